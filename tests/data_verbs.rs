@@ -425,6 +425,115 @@ fn quoted_evaluation_text_is_found_and_plain_text_is_checked_by_paragraph() {
     );
 }
 
+/// Rows that quote what could not be read passed as clean.
+#[test]
+fn a_file_to_compare_with_that_breaks_off_is_an_error_and_its_bad_rows_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = |i| json!({"text": question(i)}).to_string();
+    let rows: Vec<String> = (0..20).map(row).collect();
+    std::fs::write(dir.path().join("rows.jsonl"), rows.join("\n")).unwrap();
+    let whole = format!("[{}]", rows.join(","));
+    std::fs::write(dir.path().join("cut.json"), &whole[..whole.len() / 2]).unwrap();
+    let bad = format!("{}\n{}\n{{\"txt\": 1}}\n{{}}\n", rows[0], rows[1]);
+    std::fs::write(dir.path().join("bad.jsonl"), bad).unwrap();
+    for (option, kind) in [("--against", "contamination"), ("--val", "overlap")] {
+        let error = refused(
+            dir.path(),
+            &["inspect", "rows.jsonl", option, "cut.json", "--json"],
+        );
+        assert!(
+            error.contains("cut.json") && error.contains("truncated"),
+            "{error}"
+        );
+        let clean = [
+            "clean",
+            "rows.jsonl",
+            option,
+            "cut.json",
+            "--drop",
+            kind,
+            "--out",
+            "o.jsonl",
+        ];
+        assert!(refused(dir.path(), &clean).contains("cut.json"));
+        assert!(!dir.path().join("o.jsonl").exists());
+        let json = ok(
+            dir.path(),
+            &["inspect", "rows.jsonl", option, "bad.jsonl", "--json"],
+        );
+        let report: Value = serde_json::from_str(&json).unwrap();
+        let notes = report["notes"].to_string();
+        assert!(
+            notes.contains("bad.jsonl was only partly compared: 2 rows cannot be read"),
+            "{notes}"
+        );
+    }
+}
+
+/// Rows of a question and its answer fit two formats, and no option of the training rows settled that for the other file.
+#[test]
+fn questions_with_answers_and_mapped_columns_are_compared_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, row: &dyn Fn(usize) -> Value| {
+        let rows: String = (0..20).map(|i| row(i).to_string() + "\n").collect();
+        std::fs::write(dir.path().join(name), rows).unwrap();
+    };
+    write("rows.jsonl", &|i| json!({"text": question(i)}));
+    write(
+        "test.jsonl",
+        &|i| json!({"question": question(i), "answer": "x"}),
+    );
+    write(
+        "asked.jsonl",
+        &|i| json!({"Ask": question(i), "Reply": "x"}),
+    );
+    let found = |args: &[&str], id: &str| {
+        let json = ok(dir.path(), &[&["inspect", "--json"], args].concat());
+        let report: Value = serde_json::from_str(&json).unwrap();
+        let mut findings = report["findings"].as_array().unwrap().iter();
+        let finding = findings.find(|finding| finding["id"] == id).unwrap();
+        assert_eq!(finding["rows"], 20, "{args:?}");
+    };
+    found(&["rows.jsonl", "--against", "test.jsonl"], "contamination");
+    found(&["rows.jsonl", "--val", "test.jsonl"], "overlap");
+    let mapped = [
+        "--format",
+        "instruction_response",
+        "--column",
+        "instruction=Ask",
+        "--column",
+        "response=Reply",
+    ];
+    let asked = [&["asked.jsonl"], &mapped[..]].concat();
+    found(&[&asked[..], &["--val", "asked.jsonl"]].concat(), "overlap");
+    // A file of another format is read as it shows itself.
+    found(&[&asked[..], &["--val", "rows.jsonl"]].concat(), "overlap");
+}
+
+#[test]
+fn values_that_a_copy_does_not_keep_are_noted() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = |i: usize| {
+        format!(
+            "{{\"text\": \"{}\", \"id\": 12345678901234567890123}}\n",
+            question(i)
+        )
+    };
+    let rows: String = (0..20).map(row).collect();
+    std::fs::write(dir.path().join("big.jsonl"), rows).unwrap();
+    let note = "note: big.jsonl: the column id has integers of more than 64 bits";
+    let printed = ok(dir.path(), &["clean", "big.jsonl", "--out", "c.jsonl"]);
+    assert_eq!(printed.matches(note).count(), 1, "{printed}");
+    for args in [
+        &["split", "big.jsonl"][..],
+        &["convert", "big.jsonl", "--to", "jsonl", "--out", "d.jsonl"],
+    ] {
+        let output = llmtui(dir.path(), args);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(errors.matches(note).count(), 1, "{errors}");
+    }
+}
+
 #[test]
 fn the_batch_of_a_step_has_the_loss_in_the_log_and_a_branch_is_made_from_there() {
     let dir = tempfile::tempdir().unwrap();

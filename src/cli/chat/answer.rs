@@ -14,6 +14,8 @@ pub struct Answer {
     pub n_tokens: u64,
     pub prompt_tokens: u64,
     pub kept_tokens: u64,
+    /// The model's context: tokens of a longer prompt are read from there on alone.
+    pub context: u64,
     pub seconds: f64,
     pub prefill_seconds: f64,
     pub reason: Option<StopReason>,
@@ -21,6 +23,12 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Tokens of the prompt that were read for it.
+    fn read_tokens(&self) -> u64 {
+        let window = self.prompt_tokens.min(self.context);
+        window.saturating_sub(self.kept_tokens)
+    }
+
     /// Prefill and decode throughput in tokens per second, if measurable.
     pub fn speeds(&self) -> (Option<f64>, Option<f64>) {
         let rate = |tokens: u64, seconds: f64| {
@@ -28,28 +36,22 @@ impl Answer {
         };
         let writing = self.seconds - self.prefill_seconds;
         (
-            rate(
-                self.prompt_tokens.saturating_sub(self.kept_tokens),
-                self.prefill_seconds,
-            ),
+            rate(self.read_tokens(), self.prefill_seconds),
             // The first token comes out of prefill.
             rate(self.n_tokens.saturating_sub(1), writing),
         )
     }
 
-    /// `8 tokens · 62 tok/s · prompt of 5 at 310 tok/s`; `read 31 of 532 tokens at 310 tok/s` if the rest was cached.
+    /// `8 tokens · 62 tok/s · prompt of 5 at 310 tok/s`; `read 31 of 532 tokens at 310 tok/s` if the rest was cached, or
+    /// beyond the context.
     pub fn figures(&self) -> String {
         let (prefill, decode) = self.speeds();
         let at = |rate: Option<f64>| rate.map(|r| format!("{} tok/s", human::short(r)));
         let writing = at(decode).map(|r| format!(" · {r}")).unwrap_or_default();
         let reading = at(prefill).map(|r| format!(" at {r}")).unwrap_or_default();
-        let prompt = match self.kept_tokens {
-            0 => format!("prompt of {}", self.prompt_tokens),
-            kept => format!(
-                "read {} of {} tokens",
-                self.prompt_tokens.saturating_sub(kept),
-                self.prompt_tokens
-            ),
+        let prompt = match (self.read_tokens(), self.prompt_tokens) {
+            (read, all) if read == all => format!("prompt of {all}"),
+            (read, all) => format!("read {read} of {all} tokens"),
         };
         let tokens = human::counted(self.n_tokens, "token");
         format!("{tokens}{writing} · {prompt}{reading}")

@@ -45,6 +45,8 @@ pub struct ChatSession<'a, W> {
     /// The model has a template, and raw text was not requested.
     converses: bool,
     turns: Vec<Turn>,
+    /// Tokens that the model can read at once.
+    context: u64,
     notes: Vec<String>,
     /// Adapters that the model can be asked with.
     adapters: Vec<String>,
@@ -94,11 +96,12 @@ impl<'a, W: Write> ChatSession<'a, W> {
     /// # Errors
     /// It fails to load, with the reason.
     pub fn begin(link: &'a mut Link, out: W, mut options: ChatOptions) -> anyhow::Result<Self> {
-        let (template, mut notes, adapters, completes) = loop {
+        let (template, context, mut notes, adapters, completes) = loop {
             match link.blocking_recv() {
                 Incoming::Event(envelope) => {
                     if let Event::Loaded {
                         template,
+                        context,
                         notes,
                         adapters,
                         stop,
@@ -107,7 +110,7 @@ impl<'a, W: Write> ChatSession<'a, W> {
                     } = envelope.event
                     {
                         let completes = completes(trained_by.as_deref(), &stop);
-                        break (template, notes, adapters, completes);
+                        break (template, context, notes, adapters, completes);
                     }
                 }
                 Incoming::CaughtUp => {}
@@ -138,6 +141,7 @@ impl<'a, W: Write> ChatSession<'a, W> {
         Ok(ChatSession {
             converses,
             turns: system.into_iter().collect(),
+            context,
             notes: notes.iter().map(|note| one_line(note)).collect(),
             in_use: adapters.first().cloned(),
             adapters,
@@ -335,7 +339,10 @@ impl<'a, W: Write> ChatSession<'a, W> {
         asked: CommandId,
         mut keyboard: Option<&mut Keyboard>,
     ) -> anyhow::Result<Result<Answer, Failure>> {
-        let mut answer = Answer::default();
+        let mut answer = Answer {
+            context: self.context,
+            ..Answer::default()
+        };
         while answer.reason.is_none() {
             let incoming = match &mut keyboard {
                 Some(keyboard) => keyboard.incoming(self.link),
@@ -381,6 +388,8 @@ impl<'a, W: Write> ChatSession<'a, W> {
             } if command == asked => {
                 match self.options.json {
                     true => {
+                        // Text without a token of its own has neither.
+                        let logprob = Some(logprob.0).filter(|x| x.is_finite());
                         let token = json!({"id": id, "text": text, "logprob": logprob});
                         answer.tokens.push(token);
                     }

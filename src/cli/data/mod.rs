@@ -96,7 +96,7 @@ impl Source {
     }
 }
 
-/// Passes every row on and reports progress; the first error ends it.
+/// Passes every row on and reports progress; the first error ends it. What was noted about the files goes to standard error.
 fn each(
     subject: &Subject,
     cx: &Context,
@@ -104,7 +104,7 @@ fn each(
 ) -> anyhow::Result<()> {
     let mut failure = None;
     let mut line = progress::Line::new();
-    subject
+    let notes = subject
         .each(
             &reading(cx),
             &mut |progress| line.update(progress),
@@ -117,6 +117,10 @@ fn each(
             },
         )
         .map_err(|e| user_error(&e))?;
+    drop(line);
+    for note in notes {
+        errln!("note: {}", one_line(&note));
+    }
     failure.map_or(Ok(()), Err)
 }
 

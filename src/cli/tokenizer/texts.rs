@@ -18,6 +18,7 @@ const MAX_LINE: u64 = 16 << 20;
 const NOT_TEXT: [&str; 9] = [
     "jsonl", "json", "csv", "tsv", "parquet", "gz", "zst", "arrow", "gguf",
 ];
+const PACKED: [&str; 2] = ["gz", "zst"];
 
 /// The given files, and the `.txt` files of the given folders, in name order.
 ///
@@ -59,18 +60,38 @@ pub fn listed(paths: &[PathBuf], note: &dyn Fn(&str)) -> Result<Vec<PathBuf>, Fa
         if NOT_TEXT.contains(&ending.to_lowercase().as_str()) {
             return Err(Failure::user_error(
                 format!("{}: .{ending} is not plain text", shown(path)),
-                format!(
-                    "only plain text is accepted; llmtui data convert {} --to text --out {} extracts it from rows",
-                    shown(path),
-                    shown(Path::new(
-                        path.with_extension("txt").file_name().unwrap_or_default()
-                    )),
-                ),
+                way_out(path),
             ));
         }
         files.push(path.clone());
     }
     Ok(files)
+}
+
+/// How a file of another kind becomes plain text.
+fn way_out(path: &Path) -> String {
+    let name = Path::new(path.file_name().unwrap_or_default());
+    let ending = |name: &Path| {
+        let ending = name.extension().unwrap_or_default();
+        ending.to_string_lossy().to_lowercase()
+    };
+    let name = match PACKED.contains(&&*ending(name)) {
+        true => Path::new(name.file_stem().unwrap_or_default()),
+        false => name,
+    };
+    let convert = format!(
+        "llmtui data convert {} --to text --out {}",
+        shown(path),
+        shown(&name.with_extension("txt"))
+    );
+    match &*ending(name) {
+        "arrow" | "gguf" => "only plain text is accepted".into(),
+        rows if NOT_TEXT.contains(&rows) => format!(
+            "only plain text is accepted; {convert} extracts it from rows of text alone; from conversations and other rows a run \
+             learns its tokenizer: data.tokenizer: {{bpe: {{vocab_size: 4096}}}} in its spec"
+        ),
+        _ => format!("only plain text is accepted; {convert} unpacks it"),
+    }
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
@@ -249,7 +270,26 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.jsonl");
         std::fs::write(&path, "{}").unwrap();
-        assert!(files(&[path]).unwrap_err().what.contains("not plain text"));
+        let refused = files(&[path]).unwrap_err();
+        assert!(refused.what.contains("not plain text"));
+        // Conversations have no plain text: converting them ends in an error.
+        assert!(
+            refused
+                .hint
+                .contains("--out a.txt extracts it from rows of text alone")
+        );
+        assert!(
+            refused.hint.contains("data.tokenizer: {bpe:"),
+            "{}",
+            refused.hint
+        );
+        let packed = way_out(Path::new("b/ko.txt.gz"));
+        assert!(
+            packed.contains("b/ko.txt.gz --to text --out ko.txt unpacks"),
+            "{packed}"
+        );
+        let rows = way_out(Path::new("chats.jsonl.zst"));
+        assert!(rows.contains("--out chats.txt extracts"), "{rows}");
         assert!(files(&[dir.path().join("b.txt")]).is_err());
     }
 }

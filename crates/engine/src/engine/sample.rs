@@ -106,7 +106,10 @@ fn continuations(
         None => generate_batch(policy, &prompts, how, &mut hear),
     };
     result.map_err(error_text)?;
-    Ok(texts.iter().map(|ids| stops.text(ids).0).collect())
+    let texts = given.iter().zip(&texts);
+    Ok(texts
+        .map(|(given, ids)| stops.text_behind(&given.tokens, ids).0)
+        .collect())
 }
 
 /// The default stop strings for a run's model: those of its samples; of an on-policy method without any, those of its rollouts.

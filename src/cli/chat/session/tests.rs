@@ -25,7 +25,7 @@ fn talked(
         architecture: "llama".into(),
         n_params: 1,
         vocab_size: 1,
-        context: 8,
+        context: 64,
         template: template.map(String::from),
         quantized: None,
         seconds: 0.1,
@@ -217,6 +217,58 @@ fn json_has_the_speeds_and_the_rendered_prompt() {
     assert!(object.as_object().unwrap().contains_key("adapter") && object["adapter"].is_null());
 }
 
+/// It was the text "NaN" among numbers.
+#[test]
+fn a_piece_of_text_without_a_token_has_no_log_probability() {
+    let options = ChatOptions {
+        json: true,
+        ..ChatOptions::default()
+    };
+    let mut rest = token(0, " rest");
+    if let Event::Token { logprob, id, .. } = &mut rest {
+        (*logprob, *id) = (Num(f64::NAN), None);
+    }
+    let answers = vec![vec![token(0, "ho"), rest, end(StopReason::Stop)]];
+    let heard = talked(None, answers, options, &["hi"]);
+    let object: serde_json::Value = serde_json::from_str(&heard.out).unwrap();
+    let expected = json!([
+        {"id": 7, "text": "ho", "logprob": -1.0},
+        {"id": null, "text": " rest", "logprob": null},
+    ]);
+    assert_eq!(object["tokens"], expected);
+}
+
+#[test]
+fn what_lies_beyond_the_context_is_neither_read_nor_cached() {
+    let answer = |prompt_tokens, kept_tokens| Answer {
+        n_tokens: 3,
+        prompt_tokens,
+        kept_tokens,
+        context: 64,
+        seconds: 1.0,
+        prefill_seconds: 0.5,
+        ..Answer::default()
+    };
+    let long = answer(600, 0);
+    assert_eq!(long.speeds().0, Some(128.0));
+    assert!(
+        long.figures()
+            .ends_with("read 64 of 600 tokens at 128 tok/s"),
+        "{}",
+        long.figures()
+    );
+    assert!(
+        answer(60, 40)
+            .figures()
+            .contains("read 20 of 60 tokens at 40 tok/s")
+    );
+    assert!(
+        answer(60, 0)
+            .figures()
+            .contains("prompt of 60 at 120 tok/s")
+    );
+}
+
 #[test]
 fn a_slash_and_a_word_are_a_command_and_no_text_for_the_model() {
     for (line, expected) in [
@@ -258,6 +310,7 @@ fn talk(link: &mut Link, adapters: Vec<String>) -> ChatSession<'_, Vec<u8>> {
         options: ChatOptions::default(),
         converses: true,
         turns: Vec::new(),
+        context: 64,
         notes: Vec::new(),
         adapters,
     }

@@ -350,7 +350,8 @@ fn no_format(first: &Record, columns: &Columns) -> DataError {
         return fault;
     }
     let all: Vec<&str> = FormatId::ALL.iter().map(|f| f.word()).collect();
-    let guess = labelled(first).or_else(|| best_guess(first, columns));
+    let guess = labelled(first).or_else(|| asked_and_answered(first));
+    let guess = guess.or_else(|| best_guess(first, columns));
     let fix = guess.unwrap_or_else(|| {
         format!(
             "set data.format and data.columns: {{part: column}} (for text `-s data.format=text -s data.columns.text=COLUMN`); formats: {}",
@@ -437,6 +438,15 @@ fn labelled(first: &Record) -> Option<String> {
         one_line(text),
         one_line(label)
     ))
+}
+
+/// `input` and `output` without an instruction: a question and its answer. As Alpaca's, the input would be asked for twice.
+fn asked_and_answered(first: &Record) -> Option<String> {
+    let is_text = |name: &str| first.fields.get(name).is_some_and(Value::is_string);
+    (is_text("input") && is_text("output")).then(|| {
+        let columns = "{instruction: input, response: output}";
+        format!("data.format: instruction_response with data.columns: {columns}")
+    })
 }
 
 /// The format for which most columns look right, in the words of a spec.

@@ -47,14 +47,13 @@ impl<'a> Row<'a> {
         Some(Found { column, value })
     }
 
-    /// The usual columns of a part that the row has, null or not. `history` is one only if it may hold rounds and no other part is
-    /// mapped to it.
+    /// The usual columns of a part that the row has, null or not, but for those that are mapped to another part: a column plays
+    /// one part. `history` is one only if it may hold rounds.
     fn usual(&self, part: &Part) -> impl Iterator<Item = Found<'a>> + Clone {
         let (shape, mapped) = (part.shape, self.columns);
         let is_part = move |found: &Found<'_>| {
-            shape != Shape::Rounds
-                || ((found.value.is_null() || shape.fits(found.value))
-                    && mapped.iter().all(|(_, column)| column != found.column))
+            (shape != Shape::Rounds || found.value.is_null() || shape.fits(found.value))
+                && mapped.iter().all(|(_, column)| column != found.column)
         };
         let known = part.columns.iter().filter_map(|name| self.column(name));
         known.filter(is_part)
@@ -122,7 +121,12 @@ impl<'a> Row<'a> {
         }
         let usual = self.format.parts.iter().find(|p| p.name == part);
         let usual = usual.map_or(&[][..], |p| p.columns);
-        let null = usual.iter().find(|name| columns.contains_key(**name));
+        // A column that is mapped to another part is none of this one's.
+        let free = |name: &&str| self.columns.iter().all(|(_, column)| column != *name);
+        let others = || columns.keys().map(String::as_str).filter(free);
+        let null = usual
+            .iter()
+            .find(|name| others().any(|other| other == **name));
         let what = match null {
             Some(name) => format!("the column {name} is null"),
             None => format!(
@@ -130,9 +134,7 @@ impl<'a> Row<'a> {
                 self.format.entry.id
             ),
         };
-        let near = usual
-            .iter()
-            .find_map(|name| nearest(name, columns.keys().map(String::as_str)));
+        let near = usual.iter().find_map(|name| nearest(name, others()));
         let fix = match (null, near) {
             (Some(_), _) => "fill it, drop such rows, or data.on_bad_row: skip".to_string(),
             (None, Some(near)) => format!("data.columns: {{{part}: {}}}", one_line(near)),

@@ -27,6 +27,8 @@ pub struct Reference {
     /// Rows left out because of their number or their brevity.
     pub left_out: u64,
     pub too_short: u64,
+    /// Rows that could not be read.
+    pub unreadable: u64,
 }
 
 impl Reference {

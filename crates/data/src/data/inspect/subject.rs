@@ -287,25 +287,46 @@ impl Subject {
 
     /// What rows are compared with.
     fn references(&self, context: &ReadContext) -> Result<Options, DataError> {
-        let read = |path: &String| -> Result<Reference, DataError> {
-            // Another file may be of another format.
-            let feed = Subject::of_path(path).feed(context)?;
-            let rows: Vec<(Place, Vec<u64>)> = feed
-                .filter_map(|item| {
-                    let mut words = Vec::new();
-                    for part in parts(item.example.as_ref().ok()?) {
-                        push_words(&part.text, &mut words);
-                    }
-                    Some((item.place, words))
-                })
-                .collect();
-            Ok(Reference::new(path, &rows))
-        };
+        let against = self.against.iter();
         Ok(Options {
-            val: self.val.as_ref().map(read).transpose()?,
-            against: self.against.iter().map(read).collect::<Result<_, _>>()?,
+            val: self.validation(context)?,
+            against: against
+                .map(|path| reference(path, Subject::of_path(path).comparison_feed(context)?))
+                .collect::<Result<_, _>>()?,
             ..Options::default()
         })
+    }
+
+    /// The validation file, in the format and the columns of the training rows; if it has others, as it shows them.
+    fn validation(&self, context: &ReadContext) -> Result<Option<Reference>, DataError> {
+        let Some(path) = &self.val else {
+            return Ok(None);
+        };
+        let (format, columns) = match &self.what {
+            What::Spec(config) => (config.format.id(), &config.columns),
+            What::Path(_) => (self.format, &self.columns),
+        };
+        let alike = Subject {
+            format,
+            columns: columns.clone(),
+            unit: self.unit,
+            ..Subject::of_path(path)
+        };
+        let read = |subject: &Subject| reference(path, subject.comparison_feed(context)?);
+        read(&alike)
+            .or_else(|error| read(&Subject::of_path(path)).map_err(|_| error))
+            .map(Some)
+    }
+
+    /// Rows to compare with. A question and its answer have the same words in every format that fits them, so which one is
+    /// taken makes no difference.
+    fn comparison_feed(&self, context: &ReadContext) -> Result<Feed, DataError> {
+        let unit = self.unit.or(Some(Unit::Text));
+        Subject {
+            unit,
+            ..self.clone()
+        }
+        .feed(context)
     }
 
     fn view(&self, beginning: &[Item], context: &ReadContext) -> Result<Reader, DataError> {
@@ -370,7 +391,7 @@ impl Subject {
         }
     }
 
-    /// Every row, in order, until `take` has had enough.
+    /// Every row, in order, until `take` has had enough; returns what was noted about the files once all are read.
     ///
     /// # Errors
     /// No data there; a file that breaks off.
@@ -379,7 +400,7 @@ impl Subject {
         context: &ReadContext,
         on_progress: OnProgress<'_>,
         take: &mut dyn FnMut(Read<'_>) -> ControlFlow<()>,
-    ) -> Result<(), DataError> {
+    ) -> Result<Vec<String>, DataError> {
         let mut feed = self.feed(context)?;
         let meter = feed.meter.clone();
         for (rows, item) in (1..).zip(feed.by_ref()) {
@@ -390,13 +411,15 @@ impl Subject {
             };
             let share = meter.share();
             if take(read).is_break() || on_progress(Progress { rows, share }).is_break() {
-                return Ok(());
+                return Ok(Vec::new());
             }
         }
-        whole(feed)
+        whole(&mut feed)?;
+        Ok(feed.notes)
     }
 
-    /// Judges every row by the kinds in `only` and hands it to `take`; returns what was not checked.
+    /// Judges every row by the kinds in `only` and hands it to `take`; returns what was not checked, and what was noted about
+    /// the files.
     ///
     /// # Errors
     /// No data there; a file that breaks off.
@@ -434,9 +457,9 @@ impl Subject {
         let flow = drive(&mut inspector, &mut rows, &mut progress, &mut judged);
         drop(rows);
         if flow.is_continue() {
-            whole(feed)?;
+            whole(&mut feed)?;
         }
-        Ok(inspector.finish().0.limits)
+        Ok([feed.notes, inspector.finish().0.limits].concat())
     }
 }
 
@@ -454,8 +477,36 @@ fn alphabet(config: &DataConfig, context: &ReadContext) -> Result<Tokenizer, Dat
     Ok(vocabulary::tokenizer(&config, &sources, context, None)?.0)
 }
 
+/// The words of every row. Less than the whole file would make rows pass that occur in the rest of it.
+fn reference(name: &str, mut feed: Feed) -> Result<Reference, DataError> {
+    let (mut rows, mut unreadable, mut fault) = (Vec::new(), 0, None);
+    for item in feed.by_ref() {
+        match &item.example {
+            Ok(example) => {
+                let mut words = Vec::new();
+                for part in parts(example) {
+                    push_words(&part.text, &mut words);
+                }
+                rows.push((item.place, words));
+            }
+            Err(why) => {
+                unreadable += 1;
+                fault.get_or_insert_with(|| why.clone());
+            }
+        }
+    }
+    whole(&mut feed)?;
+    match fault {
+        Some(fault) if rows.is_empty() => Err(DataError::Row(fault)),
+        _ => Ok(Reference {
+            unreadable,
+            ..Reference::new(name, &rows)
+        }),
+    }
+}
+
 /// A copy of half a file would pass for a whole one.
-fn whole(mut feed: Feed) -> Result<(), DataError> {
+fn whole(feed: &mut Feed) -> Result<(), DataError> {
     if let Some(fault) = feed.broken() {
         return Err(DataError::Row(fault.clone()));
     }

@@ -1,12 +1,14 @@
 //! One JSON row: bytes become columns, or an error that says what was found instead.
 
 use super::fault::ReadFault;
+use super::input::Notes;
 use super::{MAX_DEPTH, utf8};
+use crate::base::text::one_line;
 use crate::data::{Place, Record};
 use serde_json::{Map, Value};
 
-/// Reads one JSON object.
-pub(super) fn record(bytes: &[u8], place: Place) -> Result<Record, ReadFault> {
+/// Reads one JSON object. Columns with integers that are too large to be read exactly are noted.
+pub(super) fn record(bytes: &[u8], place: Place, notes: &Notes) -> Result<Record, ReadFault> {
     let text = utf8::check(bytes).map_err(|bad| {
         let what = format!("{} (byte {} of the row)", bad.what, bad.at + 1);
         ReadFault::row(&place, what, bad.fix)
@@ -14,9 +16,67 @@ pub(super) fn record(bytes: &[u8], place: Place) -> Result<Record, ReadFault> {
     bounded_depth(bytes, &place)?;
     let value = serde_json::from_str(text).map_err(|e| syntax(text, &place, &e))?;
     match value {
-        Value::Object(fields) => Ok(Record { place, fields }),
+        Value::Object(fields) => {
+            note_rounded(text, &place, &fields, notes);
+            Ok(Record { place, fields })
+        }
         other => Err(not_an_object(&place, &other)),
     }
+}
+
+/// Integers of more than 64 bits become floating-point numbers: a copy of the row has others.
+fn note_rounded(text: &str, place: &Place, fields: &Map<String, Value>, notes: &Notes) {
+    let mut large = fields
+        .iter()
+        .filter(|(_, value)| is_large(value))
+        .peekable();
+    if large.peek().is_none() || !has_long_integer(text) {
+        return;
+    }
+    for (name, _) in large {
+        let (file, name) = (&place.file, one_line(name));
+        notes.add(format!(
+            "{file}: the column {name} has integers of more than 64 bits, which are read as floating-point numbers: write them as text"
+        ));
+    }
+}
+
+/// Whether a value has a number in it that no integer of 64 bits holds.
+fn is_large(value: &Value) -> bool {
+    match value {
+        Value::Number(n) if n.is_f64() => {
+            let beyond = |x: f64| x >= u64::MAX as f64 || x <= i64::MIN as f64;
+            n.as_f64().is_some_and(beyond)
+        }
+        Value::Array(items) => items.iter().any(is_large),
+        Value::Object(fields) => fields.values().any(is_large),
+        _ => false,
+    }
+}
+
+/// Whether JSON has a number of at least 19 digits outside of strings that is written as an integer.
+fn has_long_integer(text: &str) -> bool {
+    const DIGITS: usize = 19;
+    let (mut in_string, mut escaped) = (false, false);
+    let mut number = 0;
+    let mut is_integer = true;
+    for byte in text.bytes().chain([b' ']) {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'0'..=b'9' => number += 1,
+            b'.' | b'e' | b'E' | b'+' if number > 0 => is_integer = false,
+            _ => {
+                if number >= DIGITS && is_integer {
+                    return true;
+                }
+                (number, is_integer) = (0, true);
+            }
+        }
+    }
+    false
 }
 
 /// Brackets inside each other, outside of strings. A parser that recurses must never see too many.
@@ -124,14 +184,18 @@ mod tests {
         }
     }
 
+    fn read(text: &[u8], place: Place) -> Result<Record, ReadFault> {
+        record(text, place, &Notes::default())
+    }
+
     fn fault(text: &[u8]) -> (String, String) {
-        let fault = record(text, place()).unwrap_err().fault;
+        let fault = read(text, place()).unwrap_err().fault;
         (fault.to_string(), fault.fix)
     }
 
     #[test]
     fn a_row_becomes_columns_in_their_order() {
-        let record = record(br#"{"b":1,"a":{"x":[null]}}"#, place()).unwrap();
+        let record = read(br#"{"b":1,"a":{"x":[null]}}"#, place()).unwrap();
         assert_eq!(record.fields.keys().collect::<Vec<_>>(), ["b", "a"]);
     }
 
@@ -145,7 +209,7 @@ mod tests {
         assert!(fix.contains("NaN"), "{what} {fix}");
         assert!(fault(br#"["a"]"#).1.contains("data.on_bad_row: skip"));
         let first = Place { row: 1, ..place() };
-        let fix = record(br#"["a"]"#, first).unwrap_err().fault.fix;
+        let fix = read(br#"["a"]"#, first).unwrap_err().fault.fix;
         assert!(fix.contains("give it a name"), "{fix}");
         assert!(
             fault(b"{\"text\": \"a\0\"}")
@@ -160,7 +224,41 @@ mod tests {
         let deep = format!("{{\"a\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
         assert!(fault(deep.as_bytes()).0.contains("deeper than 64"));
         let brackets_in_text = format!("{{\"a\":\"\\\"{}\"}}", "[".repeat(1000));
-        assert!(record(brackets_in_text.as_bytes(), place()).is_ok());
+        assert!(read(brackets_in_text.as_bytes(), place()).is_ok());
+    }
+
+    #[test]
+    fn integers_that_are_rounded_are_noted_and_numbers_that_are_not_are_no_matter() {
+        let notes = |text: &str| {
+            let notes = Notes::default();
+            record(text.as_bytes(), place(), &notes).unwrap();
+            notes.list()
+        };
+        for rounded in [
+            "12345678901234567890123",
+            "[-9223372036854775809]",
+            "18446744073709551616",
+        ] {
+            let list = notes(&format!(r#"{{"a":1,"id":{rounded}}}"#));
+            assert!(
+                list[0].starts_with("a.jsonl: the column id has integers"),
+                "{list:?}"
+            );
+        }
+        for exact in [
+            "18446744073709551615",
+            "-9223372036854775808",
+            "1e30",
+            "12345678901234567890123.5",
+        ] {
+            assert!(
+                notes(&format!(
+                    r#"{{"id":{exact},"a":"12345678901234567890123"}}"#
+                ))
+                .is_empty(),
+                "{exact}"
+            );
+        }
     }
 
     #[test]

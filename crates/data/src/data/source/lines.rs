@@ -97,7 +97,7 @@ impl<R: BufRead> Lines<R> {
 pub(super) struct FileLines {
     pub lines: Lines<Box<dyn BufRead + Send>>,
     pub file: Arc<str>,
-    notes: Notes,
+    pub notes: Notes,
     /// Nothing follows: a fault ended the file.
     pub ended: bool,
 }

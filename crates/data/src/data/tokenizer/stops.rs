@@ -49,7 +49,12 @@ impl Stops<'_> {
 
     /// An answer's text up to the earliest of the stop texts, and whether one was there.
     pub fn text(&self, ids: &[u32]) -> (String, bool) {
-        let mut text = self.tokenizer.decode(ids);
+        self.text_behind(&[], ids)
+    }
+
+    /// The same of a text that continues another, with the space before its first word.
+    pub fn text_behind(&self, before: &[u32], ids: &[u32]) -> (String, bool) {
+        let mut text = self.tokenizer.decode_behind(before, ids);
         let found = stop_at(&text, self.stops);
         text.truncate(found.unwrap_or(text.len()));
         (text, found.is_some())

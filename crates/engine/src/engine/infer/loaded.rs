@@ -196,6 +196,7 @@ impl LoadedModel {
             text,
             tokens,
             dropped: 0,
+            continues: true,
         })
     }
 
@@ -270,6 +271,7 @@ impl LoadedModel {
                 text,
                 tokens,
                 dropped: 0,
+                continues: !begun.is_empty(),
             }),
         }
     }
@@ -345,7 +347,10 @@ impl TextModel for LoadedModel {
         let active = self.conventions.active();
         let mut answer = AnswerText {
             tokenizer: &active.tokenizer,
-            stream: TextStream::default(),
+            stream: match reading.continues {
+                true => TextStream::behind(&active.tokenizer, &reading.tokens),
+                false => TextStream::default(),
+            },
             stops: StopStringFilter::new(match sampling.stop.is_empty() {
                 true => &active.training.stop,
                 false => &sampling.stop,
@@ -361,9 +366,8 @@ impl TextModel for LoadedModel {
         let (model, kept) = (&mut self.model, &mut self.kept);
         let generated = generate_on(model, kept, &reading.tokens, how, &mut |step| match step {
             generate::Step::Read { tokens, kept } => {
-                // What has rolled out of the context is not read.
-                let gone = len.saturating_sub(context);
-                let (tokens, kept) = (gone + tokens, gone + kept);
+                // What has rolled out of the context is not read, and did not come out of the cache.
+                let tokens = len.saturating_sub(context) + tokens;
                 on_step(Step::Read { tokens, kept })
             }
             generate::Step::Token(token) => answer.push(token, on_step),
@@ -372,7 +376,7 @@ impl TextModel for LoadedModel {
             generated.map_err(|e| format!("the model cannot compute: {}", error_text(e)))?;
         let (n_tokens, broken) = (answer.n_tokens, answer.broken);
         if broken.is_none() && generated.finish != Finish::Stopped {
-            answer.finish(on_step);
+            answer.finish(generated.finish, on_step);
         }
         Ok(GenerationEnd {
             n_tokens,
@@ -383,6 +387,12 @@ impl TextModel for LoadedModel {
                 Finish::Stopped => broken.unwrap_or(StopReason::Cancelled),
             },
             message: match generated.finish {
+                Finish::Context if reading.dropped > 0 => {
+                    format!(
+                        "{}, and the answer filled the rest",
+                        self.without(reading.dropped)
+                    )
+                }
                 Finish::Context => self.full(),
                 _ if reading.dropped > 0 => self.without(reading.dropped),
                 // The newest token is written, and not read.
@@ -428,9 +438,15 @@ impl AnswerText<'_> {
         }
     }
 
-    /// Passes on text without a token of its own: what was held back until it was sure.
-    fn finish(mut self, on_step: &mut dyn FnMut(Step) -> ControlFlow<()>) {
-        let (mut text, stopped) = self.stops.push(&self.stream.finish(self.tokenizer));
+    /// Passes on text without a token of its own: what was held back until it was sure. A character that a limit cut is left
+    /// out: the model did not write `�`, and would read it in a text that goes on from here.
+    fn finish(mut self, finish: Finish, on_step: &mut dyn FnMut(Step) -> ControlFlow<()>) {
+        let held = self.stream.finish(self.tokenizer);
+        let held = match finish {
+            Finish::Length | Finish::Context => held.trim_end_matches(char::REPLACEMENT_CHARACTER),
+            Finish::Eos | Finish::Stopped => &held,
+        };
+        let (mut text, stopped) = self.stops.push(held);
         if !stopped {
             text.push_str(&self.stops.rest());
         }

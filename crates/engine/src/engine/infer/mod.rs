@@ -46,6 +46,8 @@ pub struct RenderedPrompt {
     pub tokens: Vec<u32>,
     /// Turns that it leaves out, the oldest ones.
     pub dropped: usize,
+    /// What is generated continues its text, with a space between words; the answer to a turn is a text of its own.
+    pub continues: bool,
 }
 
 /// Progress of a generation.

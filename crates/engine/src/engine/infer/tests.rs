@@ -17,6 +17,7 @@ impl TextModel for Parrot<'_> {
                 text: text.clone(),
                 tokens: text.chars().map(u32::from).collect(),
                 dropped: 0,
+                continues: true,
             }),
             Prompt::Turns(turns)
             | Prompt::WithTools {
@@ -25,6 +26,7 @@ impl TextModel for Parrot<'_> {
                 text: turns.iter().map(|t| t.content.as_str()).collect(),
                 tokens: vec![1; turns.len()],
                 dropped: 0,
+                continues: false,
             }),
         }
     }

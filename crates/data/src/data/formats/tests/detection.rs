@@ -43,6 +43,20 @@ fn earlier_rounds_do_not_decide_between_formats() {
     }
 }
 
+/// The advice was Alpaca's format with another column as the instruction.
+#[test]
+fn rows_of_an_input_and_an_output_are_advised_to_be_a_question_and_its_answer() {
+    let rows = [record(json!({"id": 1, "input": "p", "output": "r"}))];
+    let error = detect(&rows, &Columns::default(), None).unwrap_err();
+    let hint = "data.format: instruction_response with data.columns: {instruction: input, response: output}";
+    assert_eq!(error.hint(), hint);
+    let columns: Columns = [("instruction", "input"), ("response", "output")]
+        .into_iter()
+        .collect();
+    let found = detect(&rows, &columns, None).unwrap();
+    assert_eq!(found.format, FormatId::InstructionResponse);
+}
+
 /// The advice for a table of texts and their labels was to read the text alone.
 #[test]
 fn a_table_of_texts_and_labels_is_advised_to_learn_the_labels() {

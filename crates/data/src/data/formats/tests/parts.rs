@@ -143,6 +143,23 @@ fn a_history_that_another_part_is_read_from_is_not_earlier_rounds() {
     assert_eq!(prompt(example(&mapped)), Turns::Text("p".into()));
 }
 
+/// `input` mapped to `instruction` was asked for twice.
+#[test]
+fn a_column_plays_one_part() {
+    let row = record(json!({"input": "p", "output": "r"}));
+    let mapped: Columns = [("instruction", "input")].into_iter().collect();
+    let example = read(FormatId::Alpaca, &row, &mapped).unwrap();
+    let expected = Content::Completion {
+        prompt: chat(&[("user", "p")]),
+        completion: chat(&[("assistant", "r")]),
+    };
+    assert_eq!(example.content, expected);
+    // Nor is it what a part that is missing was looked for in.
+    let mapped: Columns = [("instruction", "output")].into_iter().collect();
+    let fault = read(FormatId::Alpaca, &row, &mapped).unwrap_err();
+    assert!(fault.what.contains("no column for `output`"), "{fault}");
+}
+
 #[test]
 fn members_of_other_rows_are_not_part_of_a_call_or_a_tool() {
     let call = |arguments: Value| json!({"type": "function", "id": null, "function": {"name": "w", "arguments": arguments}});

@@ -74,6 +74,12 @@ pub(super) fn left_out(reference: &Reference) -> Option<String> {
             grouped(reference.too_short)
         ));
     }
+    if reference.unreadable > 0 {
+        words.push(format!(
+            "{} rows cannot be read",
+            grouped(reference.unreadable)
+        ));
+    }
     let name = &reference.name;
     (!words.is_empty()).then(|| format!("{name} was only partly compared: {}", words.join(", ")))
 }

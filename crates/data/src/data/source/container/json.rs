@@ -96,7 +96,8 @@ impl Iterator for Rows {
         let item = match cut {
             Ok(None) => None,
             Ok(Some(bytes)) => {
-                let record = json::record(&bytes, place).map(|record| self.unwrap(record));
+                let record =
+                    json::record(&bytes, place, &self.notes).map(|record| self.unwrap(record));
                 self.given += 1;
                 return Some(record);
             }

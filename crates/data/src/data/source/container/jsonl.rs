@@ -32,7 +32,7 @@ impl Iterator for Rows {
             };
             let (bytes, _) = without_end(self.0.bytes());
             if !bytes.trim_ascii().is_empty() {
-                return Some(json::record(bytes, place));
+                return Some(json::record(bytes, place, &self.0.notes));
             }
         }
         None

@@ -1,11 +1,12 @@
 //! Parquet tables. The library that reads them panics on crafted files, so it runs in a child process with limits and returns
-//! each row as a line of JSON. Binary values that are not text become `{"bytes": LENGTH}`, non-finite numbers null.
+//! each row as a line of JSON. Binary values that are not text become `{"bytes": LENGTH}`, which is noted, non-finite numbers null.
 
 use super::{Container, Stream};
 use crate::base::child::{Child, ChildError, Limits, LineSink, Lines, Parser, Request};
 use crate::base::files::open_plain;
+use crate::base::text::one_line;
 use crate::data::source::fault::ReadFault;
-use crate::data::source::input::Input;
+use crate::data::source::input::{Input, Notes};
 use crate::data::source::{MAX_ROW_BYTES, json};
 use crate::data::{DataError, Place, Record};
 use parquet::basic::Compression;
@@ -13,6 +14,7 @@ use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use serde_json::{Map, Value, json};
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +50,7 @@ const ANNOUNCED: &str = "announced";
 struct Rows {
     lines: Lines,
     file: Arc<str>,
+    notes: Notes,
     row: u64,
 }
 
@@ -67,6 +70,7 @@ fn open(input: Input) -> Result<Stream, DataError> {
     Ok(Box::new(Rows {
         lines,
         file: input.file,
+        notes: input.notes,
         row: 0,
     }))
 }
@@ -85,14 +89,22 @@ impl Iterator for Rows {
     type Item = Result<Record, ReadFault>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let line = self.lines.next()?;
+        let mut line = self.lines.next()?;
+        while let Some(column) = line.as_deref().ok().and_then(binary_column) {
+            let (file, column) = (&self.file, one_line(&column));
+            let note = format!(
+                "{file}: the column {column} has binary values, which are read as {{\"bytes\": LENGTH}}"
+            );
+            self.notes.add(note);
+            line = self.lines.next()?;
+        }
         self.row += 1;
         let place = Place {
             file: self.file.clone(),
             row: self.row,
         };
         Some(match line {
-            Ok(line) => json::record(line.as_bytes(), place),
+            Ok(line) => json::record(line.as_bytes(), place, &self.notes),
             Err(e) => {
                 let fix = match &e {
                     ChildError::Refused(why) if why.starts_with(COMPRESSED) => {
@@ -122,8 +134,15 @@ fn parse(request: &Request, emit: &mut LineSink) -> Result<(), String> {
         return Err(format!("{COMPRESSED}{codec}, which is not read here"));
     }
     let mut given = 0;
+    let mut binary = HashSet::new();
     for row in reader {
         let row = row.map_err(|e| format!("row {} cannot be decoded: {e}", given + 1))?;
+        for (name, field) in row.get_column_iter() {
+            if !binary.contains(name) && is_binary(field) {
+                emit(&Value::from(name.as_str()).to_string())?;
+                binary.insert(name.clone());
+            }
+        }
         emit(&Value::Object(fields(row)).to_string())?;
         given += 1;
     }
@@ -144,6 +163,26 @@ fn unread_codec(metadata: &ParquetMetaData) -> Option<&'static str> {
             Compression::LZO => Some("lzo"),
             _ => None,
         })
+}
+
+/// The name of a column with binary values, where the child passes one on: its rows are objects.
+fn binary_column(line: &str) -> Option<String> {
+    let named = line.starts_with('"');
+    named.then(|| serde_json::from_str(line).ok()).flatten()
+}
+
+/// Whether a value has bytes in it that are no text.
+fn is_binary(field: &Field) -> bool {
+    match field {
+        Field::Bytes(bytes) => std::str::from_utf8(bytes.data()).is_err(),
+        Field::Group(row) => row.get_column_iter().any(|(_, field)| is_binary(field)),
+        Field::ListInternal(list) => list.elements().iter().any(is_binary),
+        Field::MapInternal(map) => {
+            let mut entries = map.entries().iter();
+            entries.any(|(key, value)| is_binary(key) || is_binary(value))
+        }
+        _ => false,
+    }
 }
 
 fn fields(row: Row) -> Map<String, Value> {
@@ -203,7 +242,6 @@ fn value(field: &Field) -> Value {
 pub(crate) mod tests {
     use super::*;
     use crate::base::files::read_plain;
-    use crate::data::source::input::Notes;
     use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
     use parquet::file::properties::WriterProperties;
     use parquet::file::writer::SerializedFileWriter;
@@ -236,15 +274,18 @@ pub(crate) mod tests {
         writer.close().unwrap();
     }
 
-    fn read(path: &Path) -> Vec<Result<Record, ReadFault>> {
-        let input = Input {
+    fn input(path: &Path, notes: &Notes) -> Input {
+        Input {
             path: path.to_path_buf(),
             file: "a.parquet".into(),
             reader: Box::new(std::io::empty()),
             compressed: false,
-            notes: Notes::default(),
-        };
-        open(input).unwrap().collect()
+            notes: notes.clone(),
+        }
+    }
+
+    fn read(path: &Path) -> Vec<Result<Record, ReadFault>> {
+        open(input(path, &Notes::default())).unwrap().collect()
     }
 
     #[test]
@@ -302,6 +343,39 @@ pub(crate) mod tests {
             let last = read(&path).pop().unwrap();
             assert!(last.unwrap_err().fatal, "{length} bytes");
         }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_noted_once_for_each_column() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.parquet");
+        let schema = "message rows { REQUIRED BYTE_ARRAY word; REQUIRED BYTE_ARRAY b; }";
+        let schema = Arc::new(parse_message_type(schema).unwrap());
+        let file = File::create(&path).unwrap();
+        let mut writer = SerializedFileWriter::new(file, schema, Default::default()).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        for values in [[&b"one"[..], b"two"], [b"\x00\xff", b"\xff"]] {
+            let values = values.map(|value| ByteArray::from(value.to_vec()));
+            let mut column = group.next_column().unwrap().unwrap();
+            let typed = column.typed::<ByteArrayType>();
+            typed.write_batch(&values, None, None).unwrap();
+            column.close().unwrap();
+        }
+        group.close().unwrap();
+        writer.close().unwrap();
+        let notes = Notes::default();
+        let rows: Vec<Record> = open(input(&path, &notes))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        assert_eq!(
+            (rows[1].place.row, &rows[1].fields["word"]),
+            (2, &json!("two"))
+        );
+        assert_eq!(rows[0].fields["b"], json!({"bytes": 2}));
+        let note =
+            "a.parquet: the column b has binary values, which are read as {\"bytes\": LENGTH}";
+        assert_eq!(notes.list(), [note]);
     }
 
     /// Two rows of `text`, as pyarrow writes them with compression='lz4'.

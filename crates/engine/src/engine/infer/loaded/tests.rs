@@ -377,3 +377,123 @@ fn answers_of_a_runs_checkpoint_end_where_its_samples_do() {
     let nothing = crate::engine::infer::opening::Training::default();
     assert_eq!(texts.conventions.active().training, nothing);
 }
+
+/// The folder of a model with this `tokenizer.json`, of as many tokens as [`TEXT`] has characters.
+fn folder_with(tokenizer: &serde_json::Value) -> tempfile::TempDir {
+    let dir = folder(TEXT);
+    std::fs::write(dir.path().join(hf::TOKENIZER), tokenizer.to_string()).unwrap();
+    dir
+}
+
+fn tokenizer(model: serde_json::Value, spaces: serde_json::Value) -> serde_json::Value {
+    serde_json::json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+        "pre_tokenizer": spaces, "post_processor": null, "decoder": spaces, "model": model,
+    })
+}
+
+fn vocabulary(tokens: impl Iterator<Item = String>) -> serde_json::Map<String, serde_json::Value> {
+    tokens
+        .zip(0..)
+        .map(|(token, id)| (token, id.into()))
+        .collect()
+}
+
+/// "France is" went on with "Paris" instead of " Paris".
+#[test]
+fn a_text_and_an_answer_that_was_begun_go_on_with_a_space() {
+    let space = serde_json::json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true});
+    let vocab = vocabulary(('a'..='j').map(|c| format!("▁{c}")));
+    let words = serde_json::json!({"type": "WordLevel", "vocab": vocab, "unk_token": "▁a"});
+    let dir = folder_with(&tokenizer(words, space));
+    let template = "{{ messages[0].content }}";
+    std::fs::write(dir.path().join("chat_template.jinja"), template).unwrap();
+    let mut held = LoadedModel::load(dir.path()).unwrap();
+    let mut written = |prompt: Prompt| {
+        let reading = held.read(&prompt, &Sampling::default()).unwrap();
+        let (mut text, mut ids) = (String::new(), reading.tokens.clone());
+        held.generate(&reading, &greedy(3), &mut |step| {
+            if let Step::Wrote(piece) = step {
+                text.push_str(&piece.text);
+                ids.extend(piece.id);
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        (
+            reading.text,
+            text,
+            held.conventions.active().tokenizer.decode(&ids),
+        )
+    };
+    let asked = Turn::new("user", "a");
+    for prompt in [
+        "a b".into(),
+        Prompt::Turns(vec![asked.clone(), Turn::new("assistant", " b")]),
+    ] {
+        let (before, text, whole) = written(prompt);
+        assert_eq!(format!("{before}{text}"), whole);
+        assert!(before == "a b" && text.starts_with(' '), "{text:?}");
+    }
+    // An answer is a text of its own.
+    let (_, text, _) = written(Prompt::Turns(vec![asked]));
+    assert!(!text.starts_with(' '), "{text:?}");
+}
+
+/// In the workbench an empty line sends the text back, and the model read U+FFFD.
+#[test]
+fn a_character_that_the_limit_cuts_is_left_out() {
+    let bytes = serde_json::json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
+    // A byte that goes on, and nine that begin a character.
+    let vocab = vocabulary(
+        ('\u{a9}'..='\u{a9}')
+            .chain('\u{c3}'..='\u{cb}')
+            .map(String::from),
+    );
+    let model = serde_json::json!({"type": "BPE", "vocab": vocab, "merges": []});
+    let mut held = LoadedModel::load(folder_with(&tokenizer(model, bytes)).path()).unwrap();
+    let (text, pieces, end) = continued(&mut held, "é", &greedy(1)).unwrap();
+    assert_eq!((&*text, pieces, end.n_tokens), ("", 1, 1));
+    assert_eq!(end.reason, StopReason::Length);
+}
+
+/// Of 12 tokens in a context of 8 four counted as served from the cache.
+#[test]
+fn tokens_beyond_the_context_are_not_cached() {
+    let mut held = LoadedModel::load(folder(TEXT).path()).unwrap();
+    let reading = held
+        .read(&"abcdefgh abc".into(), &Sampling::default())
+        .unwrap();
+    let mut reads = Vec::new();
+    held.generate(&reading, &greedy(1), &mut |step| {
+        if let Step::Read { tokens, kept } = step {
+            reads.push((tokens, kept));
+        }
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert!(
+        reads
+            .iter()
+            .all(|(tokens, kept)| *tokens >= 4 && *kept == 0),
+        "{reads:?}"
+    );
+    assert!(!reads.is_empty());
+}
+
+#[test]
+fn a_context_that_the_answer_fills_does_not_hide_that_turns_were_dropped() {
+    let mut held = LoadedModel::load(chat_folder().path()).unwrap();
+    let turns = [("user", "dd"), ("assistant", "ee"), ("user", "ff")];
+    let long = Prompt::Turns(turns.map(|(role, text)| Turn::new(role, text)).to_vec());
+    let reading = held.read(&long, &greedy(2)).unwrap();
+    let end = held
+        .generate(&reading, &greedy(20), &mut |_| ControlFlow::Continue(()))
+        .unwrap();
+    assert_eq!(end.reason, StopReason::Context);
+    let said = end.message;
+    assert!(
+        said.contains("without the 2 oldest turns, and the answer filled"),
+        "{said}"
+    );
+}

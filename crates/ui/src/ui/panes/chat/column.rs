@@ -144,7 +144,8 @@ impl Column {
             return None;
         }
         let prompt = self.prompt(conversation, turn);
-        self.replies.push(Reply::begin(now));
+        let said = self.sent_turn(conversation, turn);
+        self.replies.push(Reply::begin(said, sampling.clone(), now));
         self.scroll = 0;
         Some((slot, generate(prompt, sampling)))
     }
@@ -179,33 +180,43 @@ impl Column {
     /// What the model is asked for turn number `turn`, behind what it has answered of that turn already.
     fn prompt(&self, conversation: &Conversation, turn: usize) -> Prompt {
         let begun = self.replies.get(turn).map_or("", |reply| &reply.text);
-        let said = conversation.said.get(turn).map_or("", String::as_str);
+        let said = self.sent_turn(conversation, turn);
         if !self.converses() {
-            return Prompt::Text(format!("{said}{begun}"));
+            return Prompt::Text(said + begun);
         }
         let mut turns = Vec::new();
         if !conversation.system.is_empty() {
             turns.push(Turn::new("system", conversation.system.as_str()));
         }
-        // Turns without an answer stay in front of the next one: templates want one speaker after the other.
-        let mut unanswered = String::new();
-        for (said, reply) in conversation.said.iter().zip(&self.replies).take(turn) {
-            if reply.left_out() {
-                continue;
+        for (at, reply) in self.replies.iter().enumerate().take(turn) {
+            if !reply.text.is_empty() {
+                turns.push(Turn::new("user", self.sent_turn(conversation, at)));
+                turns.push(Turn::new("assistant", reply.text.as_str()));
             }
-            unanswered.push_str(said);
-            if reply.text.is_empty() {
-                unanswered.push_str("\n\n");
-                continue;
-            }
-            turns.push(Turn::new("user", std::mem::take(&mut unanswered)));
-            turns.push(Turn::new("assistant", reply.text.as_str()));
         }
-        turns.push(Turn::new("user", unanswered + said));
+        turns.push(Turn::new("user", said));
         if !begun.is_empty() {
             turns.push(Turn::new("assistant", begun));
         }
         Prompt::Turns(turns)
+    }
+
+    /// What the person said in turn number `turn`, as this model is sent it. Turns without an answer stay in front of the next
+    /// one, as templates want one speaker after the other; those that the model could not take are left out.
+    fn sent_turn(&self, conversation: &Conversation, turn: usize) -> String {
+        let said = conversation.said.get(turn).map_or("", String::as_str);
+        if !self.converses() {
+            return said.to_string();
+        }
+        let before = conversation.said.iter().zip(&self.replies).take(turn);
+        let mut unanswered = String::new();
+        for (said, reply) in before.filter(|(_, reply)| !reply.left_out()) {
+            match reply.text.is_empty() {
+                true => unanswered.extend([said.as_str(), "\n\n"]),
+                false => unanswered.clear(),
+            }
+        }
+        unanswered + said
     }
 
     /// Asks again by itself after a stop.

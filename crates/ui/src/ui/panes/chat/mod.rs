@@ -235,17 +235,20 @@ impl ChatPane {
         }
     }
 
-    /// Asks every idle model for the next answer that it owes.
+    /// Asks every idle model for the next answer that it owes: the last turn with the seed of its newest draw, those before
+    /// it with the seed that they were answered with.
     fn ask(&mut self, now: UnixMillis) -> Vec<Sent> {
-        let sampling = Sampling {
+        let redrawn = Sampling {
             seed: self.sampling.seed.wrapping_add(self.draws),
             ..self.sampling.clone()
         };
-        let (conversation, sampling) = (&self.conversation, &sampling);
-        self.columns
-            .iter_mut()
-            .filter_map(|c| c.ask(conversation, sampling, now))
-            .collect()
+        let (conversation, sampling) = (&self.conversation, &self.sampling);
+        let columns = self.columns.iter_mut();
+        let sent = columns.filter_map(|c| match c.replies.len() + 1 < conversation.said.len() {
+            true => c.ask(conversation, sampling, now),
+            false => c.ask(conversation, &redrawn, now),
+        });
+        sent.collect()
     }
 
     fn forget_from(&mut self, turn: usize) {
@@ -405,7 +408,7 @@ impl ChatPane {
 
     /// The conversation as files; `None` while nobody has answered.
     pub fn save(&self) -> Option<SavedChat> {
-        save::save(&self.conversation, &self.columns, &self.sampling)
+        save::save(&self.conversation, &self.columns)
     }
 
     /// Begins a new conversation with the same models.

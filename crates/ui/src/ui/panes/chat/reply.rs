@@ -1,6 +1,7 @@
 //! One answer of one model: its text, what is known of its tokens, and how far it has come.
 
 use crate::base::clock::UnixMillis;
+use crate::base::sampling::Sampling;
 use crate::wire::{CommandId, Event, StopReason};
 
 /// Bytes kept of one text; a model that never stops must not fill the memory.
@@ -29,6 +30,14 @@ pub struct Done {
     pub message: String,
 }
 
+impl Done {
+    /// Tokens of the prompt that were read for it: the last ones that fit `context`, without those of an earlier prompt.
+    pub fn read_tokens(&self, context: u64) -> u64 {
+        let window = self.prompt_tokens.min(context);
+        window.saturating_sub(self.kept_tokens)
+    }
+}
+
 /// What is known of a token, and where its text ends in [`Reply::text`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mark {
@@ -41,6 +50,9 @@ pub struct Mark {
 /// An answer, as the model said it: not yet stripped of control sequences.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
+    /// The turn as it was sent, with turns before it that got no answer, and the settings it was sent with.
+    pub said: String,
+    pub sampling: Sampling,
     pub text: String,
     pub marks: Vec<Mark>,
     pub answer: Answer,
@@ -61,8 +73,10 @@ impl Reply {
         matches!(self.answer, Answer::Done(_)) && !self.text.is_empty()
     }
 
-    pub fn begin(now: UnixMillis) -> Reply {
+    pub fn begin(said: String, sampling: Sampling, now: UnixMillis) -> Reply {
         Reply {
+            said,
+            sampling,
             text: String::new(),
             marks: Vec::new(),
             answer: Answer::Streaming,
@@ -77,10 +91,11 @@ impl Reply {
 
     /// Asked to go on behind what is there.
     pub fn begin_again(&mut self, now: UnixMillis) {
+        let said = std::mem::take(&mut self.said);
         *self = Reply {
             text: std::mem::take(&mut self.text),
             marks: std::mem::take(&mut self.marks),
-            ..Reply::begin(now)
+            ..Reply::begin(said, self.sampling.clone(), now)
         };
     }
 
@@ -174,12 +189,11 @@ impl Reply {
         (tokens > 1 && seconds > 0.0).then(|| (tokens - 1) as f64 / seconds)
     }
 
-    /// Tokens a second of reading what had to be read of the prompt.
-    pub fn prefill_rate(&self) -> Option<f64> {
+    /// Tokens a second of reading what had to be read of the prompt, by a model with this context.
+    pub fn prefill_rate(&self, context: u64) -> Option<f64> {
         match &self.answer {
             Answer::Done(done) if done.prefill_seconds > 0.0 => {
-                let read = done.prompt_tokens.saturating_sub(done.kept_tokens);
-                Some(read as f64 / done.prefill_seconds)
+                Some(done.read_tokens(context) as f64 / done.prefill_seconds)
             }
             _ => None,
         }

@@ -177,14 +177,12 @@ fn foot(column: &Column, reply: &Reply, look: Look) -> Vec<Line<'static>> {
     let rate = |rate: f64| format!("{} tok/s", human::short(rate));
     words.extend(reply.decode_rate().map(rate));
     if let Answer::Done(done) = &reply.answer {
-        let at = reply.prefill_rate().map(|r| format!(" at {}", rate(r)));
+        let context = column.about.as_ref().map_or(u64::MAX, |about| about.context);
+        let at = reply.prefill_rate(context).map(|r| format!(" at {}", rate(r)));
         let prompt = human::grouped(done.prompt_tokens);
-        let prompt = match done.kept_tokens {
-            0 => format!("prompt {prompt}"),
-            kept => {
-                let read = done.prompt_tokens.saturating_sub(kept);
-                format!("read {} of {prompt}", human::grouped(read))
-            }
+        let prompt = match done.read_tokens(context) {
+            read if read == done.prompt_tokens => format!("prompt {prompt}"),
+            read => format!("read {} of {prompt}", human::grouped(read)),
         };
         words.push(format!("{prompt}{}", at.unwrap_or_default()));
         words.push(end_of(done, look.keymap));

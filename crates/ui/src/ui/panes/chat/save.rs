@@ -2,63 +2,65 @@
 //! matter.
 
 use super::column::{Column, Conversation};
-use crate::base::sampling::Sampling;
+use super::reply::Reply;
+use crate::base::sampling::{ContextLimit, Sampling};
 use crate::ui::effect::SavedChat;
 use serde_json::{Value, json};
 
 /// `None` while nobody has answered anything.
-pub fn save(
-    conversation: &Conversation,
-    columns: &[Column],
-    sampling: &Sampling,
-) -> Option<SavedChat> {
+pub fn save(conversation: &Conversation, columns: &[Column]) -> Option<SavedChat> {
     let answered = |column: &&Column| column.n_answers() > 0;
     let columns: Vec<&Column> = columns.iter().filter(answered).collect();
     let name = columns.first()?.model.short();
-    let rows = columns.iter().map(|c| row(conversation, c, sampling));
+    let rows = columns.iter().map(|c| row(conversation, c));
     Some(SavedChat {
         name: format!("chat-{name}"),
         jsonl: rows.map(|row| format!("{row}\n")).collect(),
-        markdown: markdown(conversation, &columns, sampling),
+        markdown: markdown(conversation, &columns),
     })
 }
 
-/// The turns that a model answered, as messages, and where they come from.
-fn row(conversation: &Conversation, column: &Column, sampling: &Sampling) -> Value {
+fn answers(column: &Column) -> impl Iterator<Item = &Reply> {
+    column.replies.iter().filter(|reply| reply.has_answer())
+}
+
+/// The turns that a model answered, as it was sent them, and where they come from. Answers with settings of their own, as one
+/// that was drawn again by the next seed, have these by answer.
+fn row(conversation: &Conversation, column: &Column) -> Value {
     let message = |role: &str, content: &str| json!({"role": role, "content": content});
     let mut messages = Vec::new();
     if column.converses() && !conversation.system.is_empty() {
         messages.push(message("system", &conversation.system));
     }
-    for (said, reply) in conversation.said.iter().zip(&column.replies) {
-        if reply.has_answer() {
-            messages.push(message("user", said));
-            messages.push(message("assistant", &reply.text));
-        }
+    let mut samplings = Vec::new();
+    for reply in answers(column) {
+        messages.push(message("user", &reply.said));
+        messages.push(message("assistant", &reply.text));
+        samplings.push(&reply.sampling);
     }
-    json!({
+    let mut row = json!({
         "messages": messages,
         "model": column.model.path.display().to_string(),
-        "sampling": sampling,
-    })
+        "sampling": samplings.last(),
+    });
+    if samplings.windows(2).any(|pair| pair[0] != pair[1]) {
+        row["sampling_of_answers"] = json!(samplings);
+    }
+    row
 }
 
-fn markdown(conversation: &Conversation, columns: &[&Column], sampling: &Sampling) -> String {
+fn markdown(conversation: &Conversation, columns: &[&Column]) -> String {
     let mut out = String::from("# Chat\n\n");
     for column in columns {
         let path = column.model.path.display();
         out.push_str(&format!("- {}: `{path}`\n", column.model.name("·")));
     }
-    out.push_str(&format!(
-        "- temperature {}, top-k {}, top-p {}, min-p {}, repetition penalty {}, at most {} tokens, seed {}\n",
-        sampling.temperature,
-        sampling.top_k,
-        sampling.top_p,
-        sampling.min_p,
-        sampling.repetition_penalty,
-        sampling.max_new_tokens,
-        sampling.seed
-    ));
+    let mut all = columns.iter().flat_map(|column| answers(column)).map(|reply| settings(&reply.sampling));
+    let first = all.next().unwrap_or_default();
+    let one_for_all = all.all(|other| other == first);
+    if one_for_all {
+        out.push_str(&format!("- {first}\n"));
+    }
     if !conversation.system.is_empty() {
         out.push_str(&format!("\n## system\n\n{}\n", conversation.system.trim()));
     }
@@ -72,8 +74,35 @@ fn markdown(conversation: &Conversation, columns: &[&Column], sampling: &Samplin
                 1 => "assistant".to_string(),
                 _ => format!("assistant: {}", column.model.name("·")),
             };
-            out.push_str(&format!("\n## {who}\n\n{}\n", reply.text.trim()));
+            out.push_str(&format!("\n## {who}\n\n"));
+            if !one_for_all {
+                out.push_str(&format!("*{}*\n\n", settings(&reply.sampling)));
+            }
+            out.push_str(&format!("{}\n", reply.text.trim()));
         }
     }
     out
+}
+
+fn settings(sampling: &Sampling) -> String {
+    let stop: Vec<String> = sampling.stop.iter().map(|stop| format!("{stop:?}")).collect();
+    let stop = match stop.is_empty() {
+        true => String::new(),
+        false => format!(", stop at {}", stop.join(" or ")),
+    };
+    let context = match sampling.context {
+        ContextLimit::Auto => "auto",
+        ContextLimit::Stop => "stop",
+        ContextLimit::Roll => "roll",
+    };
+    format!(
+        "temperature {}, top-k {}, top-p {}, min-p {}, repetition penalty {}, at most {} tokens{stop}, context {context}, seed {}",
+        sampling.temperature,
+        sampling.top_k,
+        sampling.top_p,
+        sampling.min_p,
+        sampling.repetition_penalty,
+        sampling.max_new_tokens,
+        sampling.seed
+    )
 }

@@ -120,7 +120,7 @@ fn a_base_model_continues_a_text_and_an_empty_line_goes_on() {
     chat.apply(Slot(1), &done(3, StopReason::Length), UnixMillis(300));
     let reply = &chat.columns()[0].replies[0];
     assert_eq!(reply.decode_rate(), Some(4.0));
-    assert_eq!(reply.prefill_rate(), Some(40.0));
+    assert_eq!(reply.prefill_rate(64), Some(40.0));
     let sent = chat.send(UnixMillis(0));
     assert_eq!(*prompt(&sent[0]), "ROMEO: What say".into());
     assert_eq!(chat.columns()[0].replies.len(), 1);
@@ -399,6 +399,58 @@ fn a_saved_conversation_is_rows_that_a_run_can_learn_from() {
         message("assistant", "ho"),
     ];
     assert_eq!(turns[..], expected);
+}
+
+fn seeds(sent: &[Sent]) -> Vec<u64> {
+    let seed = |(_, command): &Sent| match command {
+        Command::Generate { sampling, .. } => sampling.seed,
+        other => panic!("{other:?}"),
+    };
+    sent.iter().map(seed).collect()
+}
+
+/// The file had the first seed, with which the answer could not be had again.
+#[test]
+fn a_saved_answer_has_the_settings_that_it_was_drawn_with() {
+    let mut chat = ready(&[Some("chatml")]);
+    chat.sampling.stop = vec!["END".into()];
+    let seed = chat.sampling.seed;
+    say(&mut chat, "one");
+    answer(&mut chat, 1, 1, "first");
+    let saved = chat.save().unwrap();
+    assert!(saved.markdown.contains("stop at \"END\", context auto, seed"), "{}", saved.markdown);
+    say(&mut chat, "two");
+    answer(&mut chat, 1, 2, "second");
+    assert_eq!(seeds(&chat.resend(UnixMillis(0))), [seed + 1]);
+    answer(&mut chat, 1, 3, "third");
+    let saved = chat.save().unwrap();
+    let row: serde_json::Value = serde_json::from_str(&saved.jsonl).unwrap();
+    assert_eq!(row["sampling"]["seed"], seed + 1);
+    let by_answer = &row["sampling_of_answers"];
+    assert_eq!((&by_answer[0]["seed"], &by_answer[1]["seed"]), (&seed.into(), &(seed + 1).into()));
+    for drawn in [seed, seed + 1] {
+        assert!(saved.markdown.contains(&format!("context auto, seed {drawn}*")), "{}", saved.markdown);
+    }
+    // A model that comes later is asked each turn as the first one was.
+    chat.picking = Picking::Add;
+    chat.place(model(900), Slot(5), UnixMillis(0));
+    let sent = chat.apply(Slot(5), &loaded(Some("chatml")), UnixMillis(0));
+    assert_eq!(seeds(&sent), [seed]);
+    assert_eq!(seeds(&answer(&mut chat, 5, 4, "eins")), [seed + 1]);
+}
+
+#[test]
+fn a_saved_turn_is_what_the_model_was_asked() {
+    let mut chat = ready(&[Some("chatml")]);
+    say(&mut chat, "first");
+    chat.sent(Slot(1), Ok(3));
+    chat.apply(Slot(1), &done(3, StopReason::Cancelled), UnixMillis(1));
+    let sent = say(&mut chat, "second");
+    assert_eq!(turns(&sent[0]), [pair("user", "first\n\nsecond")]);
+    answer(&mut chat, 1, 4, "yes");
+    let row: serde_json::Value = serde_json::from_str(&chat.save().unwrap().jsonl).unwrap();
+    assert_eq!(row["messages"][0]["content"], "first\n\nsecond");
+    assert!(row.get("sampling_of_answers").is_none());
 }
 
 #[test]
