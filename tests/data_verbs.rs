@@ -434,7 +434,7 @@ fn a_file_to_compare_with_that_breaks_off_is_an_error_and_its_bad_rows_are_count
     std::fs::write(dir.path().join("rows.jsonl"), rows.join("\n")).unwrap();
     let whole = format!("[{}]", rows.join(","));
     std::fs::write(dir.path().join("cut.json"), &whole[..whole.len() / 2]).unwrap();
-    let bad = format!("{}\n{}\n{{\"txt\": 1}}\n{{}}\n", rows[0], rows[1]);
+    let bad = format!("{}\n{{\"txt\": 1}}\n{{}}\n", rows[..3].join("\n"));
     std::fs::write(dir.path().join("bad.jsonl"), bad).unwrap();
     for (option, kind) in [("--against", "contamination"), ("--val", "overlap")] {
         let error = refused(
