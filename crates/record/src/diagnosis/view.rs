@@ -123,7 +123,13 @@ impl<'a> View<'a> {
         (head.vocab_size > 1).then(|| (head.vocab_size as f64).ln())
     }
 
-    /// Whether the weights began at random: the spec names none, and the loss began near that of a uniform prediction.
+    /// Whether the run is a branch that begins with weights of another run's training.
+    pub fn is_branch(&self) -> bool {
+        self.state.base_step > 0
+    }
+
+    /// Whether the weights began at random: no base model and no checkpoint of another run, and the loss began near that of a
+    /// uniform prediction.
     pub fn from_scratch(&self) -> bool {
         let given = |from: &serde_json::Value| !from.is_null();
         let head = self.state.head.as_ref();
@@ -132,7 +138,7 @@ impl<'a> View<'a> {
             (Some(guessing), Some(loss)) => loss.start > FREQUENCIES * guessing,
             _ => false,
         };
-        !from && near
+        !from && !self.is_branch() && near
     }
 
     /// Steps of the warm-up; 0 if the spec does not have it.

@@ -121,11 +121,13 @@ fn since(series: &Series) -> Option<u64> {
     mixed.map(|part| part.last).or(behind).or(first)
 }
 
-/// The loss that any useful training stays below: its start, and a uniform prediction if the weights began at random.
+/// The loss that any useful training stays below: its start, and a uniform prediction if the weights began at random. A branch
+/// of a run that has diverged starts above that prediction: its own start is no measure.
 fn line(view: &View<'_>, loss: &Loss) -> f64 {
-    match view.guessing().filter(|_| view.from_scratch()) {
-        Some(guessing) => guessing.max(loss.start),
-        None => loss.start,
+    match view.guessing() {
+        Some(guessing) if view.from_scratch() => guessing.max(loss.start),
+        Some(guessing) if view.is_branch() => guessing.min(loss.start),
+        _ => loss.start,
     }
 }
 
@@ -157,12 +159,18 @@ fn above_line(view: &View<'_>, loss: &Loss, line: f64, height: f64) -> Finding {
         Signal::of(metric::TRAIN_LOSS, loss.start, start),
     ];
     signals.extend(gradient(view));
-    Finding::fail(
-        signals,
-        "training made the model worse than at the start: the learning rate is too high for this model",
-        lower_lr(view),
-    )
-    .at(format!("step {to}"))
+    let (cause, fix) = if line < loss.start {
+        (
+            "the branch began with weights that had diverged: they are worse than a uniform guess",
+            "branch from an earlier checkpoint, from before the divergence".into(),
+        )
+    } else {
+        (
+            "training made the model worse than at the start: the learning rate is too high for this model",
+            lower_lr(view),
+        )
+    };
+    Finding::fail(signals, cause, fix).at(format!("step {to}"))
 }
 
 /// The gradient norm, if it exploded as well.

@@ -30,3 +30,33 @@ fn a_fault_is_told_in_its_parts() {
     let sentence = format!("{}; {}", named.evidence, named.fix);
     assert_eq!(diagnosis.summary, sentence);
 }
+
+/// 53 times the loss of guessing, falling from what the branch began with, was LEARNING; the initial weights were blamed.
+#[test]
+fn a_branch_of_a_run_that_diverged_is_not_learning() {
+    let branch = |loss: fn(u64) -> f64| {
+        let mut tape = fresh();
+        tape.state.base_step = 1000;
+        tape.steps(1001, 1600, loss)
+    };
+    let sick = branch(|step| 346.0 - (step - 1000) as f64 * 0.2 + noise(step));
+    let diagnosis = sick.diagnose();
+    assert_eq!(diagnosis.verdict, Verdict::Diverged);
+    let found = sick.found("diverged").unwrap();
+    assert!(found.fix.contains("earlier checkpoint"), "{}", found.fix);
+    let others = ["initial_loss", "lr_too_low", "lr_too_high"];
+    assert_eq!(
+        others.map(|id| sick.status(id) == Some(Status::Warn)),
+        [false; 3]
+    );
+    // One that came back, and one of a healthy run.
+    let back = branch(|step| if step < 1100 { 300.0 } else { learning(step) });
+    assert_eq!(
+        back.diagnose().verdict,
+        Verdict::Learning,
+        "{:#?}",
+        back.diagnose()
+    );
+    let healthy = branch(|step| 1.6 + learning(step));
+    assert_ne!(healthy.status("diverged"), Some(Status::Fail));
+}
