@@ -434,7 +434,7 @@ fn a_file_to_compare_with_that_breaks_off_is_an_error_and_its_bad_rows_are_count
     std::fs::write(dir.path().join("rows.jsonl"), rows.join("\n")).unwrap();
     let whole = format!("[{}]", rows.join(","));
     std::fs::write(dir.path().join("cut.json"), &whole[..whole.len() / 2]).unwrap();
-    let bad = format!("{}\n{}\n{{\"txt\": 1}}\n{{}}\n", rows[0], rows[1]);
+    let bad = format!("{}\n{{\"txt\": 1}}\n{{}}\n", rows[..3].join("\n"));
     std::fs::write(dir.path().join("bad.jsonl"), bad).unwrap();
     for (option, kind) in [("--against", "contamination"), ("--val", "overlap")] {
         let error = refused(
@@ -488,7 +488,7 @@ fn questions_with_answers_and_mapped_columns_are_compared_with() {
         &|i| json!({"Ask": question(i), "Reply": "x"}),
     );
     let found = |args: &[&str], id: &str| {
-        let json = ok(dir.path(), &[&["inspect", "--json"], args].concat());
+        let json = ok(dir.path(), &[&["inspect", "--json"][..], args].concat());
         let report: Value = serde_json::from_str(&json).unwrap();
         let mut findings = report["findings"].as_array().unwrap().iter();
         let finding = findings.find(|finding| finding["id"] == id).unwrap();
@@ -504,7 +504,7 @@ fn questions_with_answers_and_mapped_columns_are_compared_with() {
         "--column",
         "response=Reply",
     ];
-    let asked = [&["asked.jsonl"], &mapped[..]].concat();
+    let asked = [&["asked.jsonl"][..], &mapped[..]].concat();
     found(&[&asked[..], &["--val", "asked.jsonl"]].concat(), "overlap");
     // A file of another format is read as it shows itself.
     found(&[&asked[..], &["--val", "rows.jsonl"]].concat(), "overlap");

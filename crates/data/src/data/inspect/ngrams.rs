@@ -49,6 +49,12 @@ impl Reference {
         reference
     }
 
+    /// With so many rows of the file that could not be read.
+    #[must_use]
+    pub fn with_unreadable(self, unreadable: u64) -> Reference {
+        Reference { unreadable, ..self }
+    }
+
     fn add(&mut self, place: &Place, words: &[u64]) {
         if words.len() < FEWEST_WORDS {
             self.too_short += 1;

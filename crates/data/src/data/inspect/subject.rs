@@ -498,10 +498,7 @@ fn reference(name: &str, mut feed: Feed) -> Result<Reference, DataError> {
     whole(&mut feed)?;
     match fault {
         Some(fault) if rows.is_empty() => Err(DataError::Row(fault)),
-        _ => Ok(Reference {
-            unreadable,
-            ..Reference::new(name, &rows)
-        }),
+        _ => Ok(Reference::new(name, &rows).with_unreadable(unreadable)),
     }
 }
 
