@@ -488,7 +488,7 @@ fn questions_with_answers_and_mapped_columns_are_compared_with() {
         &|i| json!({"Ask": question(i), "Reply": "x"}),
     );
     let found = |args: &[&str], id: &str| {
-        let json = ok(dir.path(), &[&["inspect", "--json"], args].concat());
+        let json = ok(dir.path(), &[&["inspect", "--json"][..], args].concat());
         let report: Value = serde_json::from_str(&json).unwrap();
         let mut findings = report["findings"].as_array().unwrap().iter();
         let finding = findings.find(|finding| finding["id"] == id).unwrap();
@@ -504,7 +504,7 @@ fn questions_with_answers_and_mapped_columns_are_compared_with() {
         "--column",
         "response=Reply",
     ];
-    let asked = [&["asked.jsonl"], &mapped[..]].concat();
+    let asked = [&["asked.jsonl"][..], &mapped[..]].concat();
     found(&[&asked[..], &["--val", "asked.jsonl"]].concat(), "overlap");
     // A file of another format is read as it shows itself.
     found(&[&asked[..], &["--val", "rows.jsonl"]].concat(), "overlap");

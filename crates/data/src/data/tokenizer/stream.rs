@@ -106,9 +106,10 @@ fn tail<'a>(tokenizer: &Tokenizer, before: &'a [u32]) -> &'a [u32] {
     };
     match before.last() {
         Some(id) if !is_special(*id) => {
-            let last = |n: usize| &before[before.len() - n..];
-            let is_whole = |n: &usize| !tokenizer.decode(last(*n)).contains(REPLACEMENT);
-            last((1..=TAIL.min(before.len())).find(is_whole).unwrap_or(1))
+            let is_whole = |from: &usize| !tokenizer.decode(&before[*from..]).contains(REPLACEMENT);
+            let last = before.len() - 1;
+            let mut places = (before.len().saturating_sub(TAIL)..=last).rev();
+            &before[places.find(is_whole).unwrap_or(last)..]
         }
         _ => &[],
     }

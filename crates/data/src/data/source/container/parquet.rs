@@ -354,7 +354,7 @@ pub(crate) mod tests {
         let file = File::create(&path).unwrap();
         let mut writer = SerializedFileWriter::new(file, schema, Default::default()).unwrap();
         let mut group = writer.next_row_group().unwrap();
-        for values in [[&b"one"[..], b"two"], [b"\x00\xff", b"\xff"]] {
+        for values in [[&b"one"[..], b"two"], [&b"\x00\xff"[..], b"\xff"]] {
             let values = values.map(|value| ByteArray::from(value.to_vec()));
             let mut column = group.next_column().unwrap().unwrap();
             let typed = column.typed::<ByteArrayType>();
