@@ -547,7 +547,7 @@ fn a_checkpoint_whose_line_in_the_log_was_lost_is_reported_at_the_resume() {
 #[test]
 fn an_evaluation_that_a_stop_broke_off_marks_its_checkpoint_as_the_best_at_the_resume() {
     for last in [10, 20] {
-        let mut run = Run::new(&[]);
+        let run = Run::new(&[]);
         let mut step = 0;
         let first = run.go_with(&mut |event, _, stop| match event {
             Event::Stepped { step: at, .. } => step = *at,

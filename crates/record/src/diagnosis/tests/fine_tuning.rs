@@ -91,7 +91,7 @@ fn pairs(method: &str, settings: serde_json::Value, loss: f64, accuracy: f64) ->
     let mut tape = tuned(method, 400, spec);
     for s in 1..=400 {
         let share = (-(s as f64) / 50.0).exp();
-        let loss = loss + (0.6931 - loss) * share + 0.05 * noise(s);
+        let loss = loss + (std::f64::consts::LN_2 - loss) * share + 0.05 * noise(s);
         tape.step(s, &[("train/loss", loss), ("rewards/accuracies", accuracy)]);
         if s % 100 == 0 {
             tape.add(Event::Evaluated {

@@ -342,7 +342,7 @@ fn runs() -> Vec<RunSummary> {
 }
 
 fn checkpoint_rows() -> Vec<CheckpointRow> {
-    let row = |run: &str, step, val_loss, best, live| CheckpointRow {
+    let row = |run: &str, step, val_loss, best, live: bool| CheckpointRow {
         path: format!("runs/{run}/checkpoints/step-{step:06}").into(),
         run: run.into(),
         step,
