@@ -435,14 +435,23 @@ mod tests {
                 project_dir: std::env::temp_dir().join("llmtui-no-such-folder"),
                 ..crate::spec::SpecSources::default()
             };
-            let setting = [text.to_string()];
-            datasets(&crate::spec::load("sft", &setting, &sources).unwrap().spec)
+            let settings = [text.to_string()];
+            datasets(&crate::spec::load("sft", &settings, &sources).unwrap().spec)
         };
-        assert_eq!(of("data.path=/home/anna/chats.jsonl"), ["chats.jsonl"]);
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().display();
+        for name in ["chats.jsonl", "more.jsonl"] {
+            let row = r#"{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}"#;
+            std::fs::write(dir.path().join(name), row).unwrap();
+        }
         assert_eq!(
-            of("data.sources=[/data/anna/a.jsonl, {path: /mnt/anna/set/*.jsonl}, {hub: org/set}]"),
-            ["a.jsonl", "*.jsonl", "org/set"]
+            of(&format!("data.path={place}/chats.jsonl")),
+            ["chats.jsonl"]
         );
+        let several = format!(
+            "data.sources=[{place}/chats.jsonl, {{path: {place}/*.jsonl}}, {{hub: org/set}}]"
+        );
+        assert_eq!(of(&several), ["chats.jsonl", "*.jsonl", "org/set"]);
     }
 
     /// The best checkpoint of a run that went on, and one that nothing was measured of.

@@ -139,8 +139,9 @@ mod tests {
     fn limits_and_worked_examples_are_kept_with_the_results() {
         let dir = tempfile::tempdir().unwrap();
         let own = dir.path().join("mine.yaml");
-        let rows = |n: usize| "{\"q\": \"x\", \"a\": \"y\"}\n".repeat(n);
-        std::fs::write(dir.path().join("rows.jsonl"), rows(3)).unwrap();
+        let row = |n: usize| format!("{{\"q\": \"x{n}\", \"a\": \"y{n}\"}}\n");
+        let rows: String = (0..3).map(row).collect();
+        std::fs::write(dir.path().join("rows.jsonl"), rows).unwrap();
         let text = "name: mine\nversion: 1\nsummary: s\nkind: answer\nsource: {path: rows.jsonl}\nprompt: '{{ q }}'\n\
             target: '{{ a }}'\nshots: {source: {path: rows.jsonl}, count: 2}\n";
         std::fs::write(&own, text).unwrap();
