@@ -29,8 +29,9 @@ const SMALL: f64 = 1e-5;
 const VANISHED: f64 = 1e-5;
 /// Losses that start below this, in nats, may be of any kind: a policy's surrogate begins at 0 and rises.
 const NEAR_ZERO: f64 = 0.02;
-/// A window of a run is far above its start from this share on.
+/// A window of a run is far above its start where each reading is by this share, and their mean by so many standard deviations.
 const FAR: f64 = 0.1;
+const FAR_SIGMAS: f64 = 4.0;
 /// An accuracy on held-out pairs within so many standard errors of a half is that of a coin, in as many evaluations in a row.
 const ERRORS: f64 = 2.0;
 const EVALUATIONS: usize = 2;
@@ -76,7 +77,8 @@ pub(in crate::diagnosis) fn is_worse(view: &View<'_>, loss: &Loss) -> bool {
     }
     let margin = |variance: f64| (GAIN * start).max(SIGMAS * loss.sigma * variance.sqrt());
     let of_now = 1.0 / loss.n_now as f64;
-    let was_far = loss.worst.min > start + (FAR * start).max(SIGMAS * loss.sigma);
+    let was_far =
+        loss.worst.min > start * (1.0 + FAR) && loss.worst.mean > start + FAR_SIGMAS * loss.sigma;
     let rise = loss.now - start;
     rise > margin(1.0 + of_now) || was_far && rise > margin(of_now)
 }
