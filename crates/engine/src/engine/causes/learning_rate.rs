@@ -489,8 +489,13 @@ mod tests {
     /// At the start of a run nearly every higher rate is better for twenty steps: four healthy presets were told so.
     #[test]
     fn a_run_that_has_learned_is_not_judged_from_its_start() {
-        let tested = |lr: &str, every: &str| {
-            let words = ["train.max_steps=60", "checkpoint.keep_last=1", lr, every];
+        let tested = |lr: &str| {
+            let words = [
+                "train.max_steps=60",
+                "checkpoint.every=60",
+                "schedule.cosine.min_lr=0",
+                lr,
+            ];
             let trained = Run::new(&words);
             trained.go();
             let (spec, data) = tiny(&words);
@@ -509,11 +514,11 @@ mod tests {
             };
             run(&subject).unwrap()
         };
-        let learned = tested("lr=0.02", "checkpoint.every=60");
+        let learned = tested("lr=0.02");
         assert_eq!(learned.status, Status::Unknown, "{learned:?}");
         let said = learned.evidence.to_string();
         assert!(said.contains("no checkpoint at the full rate"), "{said}");
-        let idle = tested("lr=1e-6", "checkpoint.every=60");
+        let idle = tested("lr=1e-6");
         assert_eq!(idle.status, Status::Warn, "{idle:?}");
         let said = idle.evidence.to_string();
         assert!(said.contains("the start of the run"), "{said}");
