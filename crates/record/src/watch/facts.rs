@@ -97,6 +97,7 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn what_a_log_does_not_say_is_no_setting() {
@@ -120,7 +121,6 @@ mod tests {
             });
             facts.as_spec()["schedule"]["of the log"]["warmup_steps"].as_u64()
         };
-        use serde_json::json;
         // transformers 5 and 4; 0.25 of 42 is 10.5.
         assert_eq!(warmup(json!({"warmup_steps": 0.25}), Some(42)), Some(11));
         let ratio = json!({"warmup_steps": 0, "warmup_ratio": 0.1});

@@ -81,7 +81,7 @@ const SAME: &[(&str, Option<&str>, &[&str])] = &[
         ],
     ),
     (id::VAL_BPB, None, &["validation bpb", "val bpb"]),
-    ("val/ppl", None, &["lm loss ppl"]),
+    (id::VAL_PPL, None, &["lm loss ppl"]),
     // Passes over the data so far, whole ones alone where a program counts so: Lightning's begins at 0.
     (id::EPOCHS, Some("epoch"), &[]),
     // Of answers to held-out prompts: not readings on held-out targets, as `eval_x` otherwise is.

@@ -56,12 +56,14 @@ impl EpochJoiner {
             return;
         }
         // At the same step it may be one more record of that step: an evaluation between two passes.
-        let began_again = || match step.cmp(&self.last) {
-            Ordering::Less => true,
-            Ordering::Equal => repeats(self.offset.saturating_add(self.last)),
-            Ordering::Greater => false,
-        };
-        if before.is_some_and(|before| epoch == before + 1) && began_again() {
+        let is_next = before.is_some_and(|before| epoch == before + 1);
+        let began_again = is_next
+            && match step.cmp(&self.last) {
+                Ordering::Less => true,
+                Ordering::Equal => repeats(self.offset.saturating_add(self.last)),
+                Ordering::Greater => false,
+            };
+        if began_again {
             // Where a pass begins with step 0, its last step lies behind the last one that was logged.
             let rest = if step == 0 { self.distance.max(1) } else { 0 };
             self.offset = self.offset.saturating_add(self.last).saturating_add(rest);

@@ -43,7 +43,9 @@ impl RlLog {
                     self.has_reward |= id == id::REWARD;
                     self.has_policy_loss |= id == id::POLICY_LOSS;
                     let of_scores = SCORES.iter().position(|score| *score == id);
-                    of_scores.into_iter().for_each(|at| self.scores[at] = true);
+                    if let Some(at) = of_scores {
+                        self.scores[at] = true;
+                    }
                 }
             }
         }

@@ -239,7 +239,7 @@ impl Translator {
         let epoch = self.epoch(values);
         let (newest, mapping, rl) = (&self.newest, &self.mapping, &self.rl);
         // Every record has its epoch, and an evaluation may have the learning rate.
-        let is_telling = |id: &str| id != id::EPOCHS && id != "lr";
+        let is_telling = |id: &str| id != id::EPOCHS && id != id::LR;
         self.passes.step(step, epoch, |at| {
             values.iter().any(|(name, _)| match mapping.role(name) {
                 Role::Metric(id, _) => {

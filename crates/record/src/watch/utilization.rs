@@ -2,6 +2,7 @@
 
 use super::Item;
 use super::names::{MFU, Mapping, Role};
+use crate::wire::id;
 
 /// The unit that a log has, as far as it was read.
 #[derive(Debug, Default)]
@@ -46,7 +47,7 @@ fn is_utilization(name: &str, mapping: &Mapping) -> bool {
 /// Whether a value beside these others is in percent.
 fn is_percent(x: f64, values: &[(String, f64)]) -> bool {
     let has = |wanted: &str| values.iter().any(|(name, _)| name == wanted);
-    let is_of_nanogpt = has("iter") && has("val/loss");
+    let is_of_nanogpt = has("iter") && has(id::VAL_LOSS);
     let is_of_nanochat = has("train/lrm");
     x > 1.0 || x <= -100.0 || is_of_nanogpt || is_of_nanochat
 }

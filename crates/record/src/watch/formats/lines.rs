@@ -77,7 +77,7 @@ impl Parser {
             epoch: Regex::new(r"(?i)\bepoch\b[\s:=#(\[]*(\d+(?:\.\d+)?)(?:\s*/\s*(\d+))?").ok()?,
             // A whole name, perhaps a colon, a number, perhaps a unit.
             value: Regex::new(&format!(
-                r"(?i)\b({word}(?:[ _]{word}){{0,3}})\s*(?:[:=]\s*|\s)({number})(ms|s|k|m|%)?(?:[^\w.]|$)"
+                r"(?i)(?-u:\b)({word}(?:[ _]{word}){{0,3}})\s*(?:[:=]\s*|\s)({number})(ms|s|k|m|%)?(?:[^\w.]|$)"
             ))
             .ok()?,
             bar: Regex::new(r"^:?\s*\d{1,3}%\|[^|]*\|\s*(\d+)/(\d+)\s*\[[^,\]]*,([^\]]*)\]?").ok()?,
@@ -94,8 +94,8 @@ impl Parser {
             return None;
         }
         let line = self.colour.replace_all(line, "");
-        let steps = self.step.captures_iter(&line);
-        let Some(found) = steps.into_iter().find(|found| is_axis(&line, found)) else {
+        let mut steps = self.step.captures_iter(&line);
+        let Some(found) = steps.find(|found| is_axis(&line, found)) else {
             return self.epoch_line(&line).or_else(|| self.lone_line(&line));
         };
         let whole = |at: usize| found.get(at)?.as_str().replace(',', "").parse().ok();
@@ -185,10 +185,12 @@ impl Parser {
         let is_word = |c: char| c.is_alphanumeric();
         let of = |word: &str| {
             let is = |list: &[&str]| list.contains(&word.to_lowercase().as_str());
-            match () {
-                () if is(HELD_OUT) => Set::HeldOut,
-                () if is(TEST) => Set::Test,
-                () => Set::Training,
+            if is(HELD_OUT) {
+                Set::HeldOut
+            } else if is(TEST) {
+                Set::Test
+            } else {
+                Set::Training
             }
         };
         let rest = behind.trim_start_matches(|c| !is_word(c));
@@ -231,8 +233,9 @@ impl Parser {
         // litgpt: `loss train: 3.2, val: 3.4`
         if values.iter().any(|(name, _)| name == "loss train") {
             let val = values.iter_mut().find(|(name, _)| name == "val");
-            val.into_iter()
-                .for_each(|(name, _)| *name = "val loss".into());
+            if let Some((name, _)) = val {
+                *name = "val loss".into();
+            }
         }
         values
     }
@@ -290,7 +293,7 @@ fn renamed(values: Values, set: &str) -> Values {
         let id = id_of(&name)?;
         let name = match id.as_str() {
             id::EPOCHS => name,
-            id::STEP_MS | id::TOK_PER_SEC | id::GRAD_NORM | MFU | "lr" => return None,
+            id::STEP_MS | id::TOK_PER_SEC | id::GRAD_NORM | id::LR | MFU => return None,
             id::TRAIN_LOSS => format!("{set}_loss"),
             id if is_held_out(id) => name,
             _ => format!("{set}_{name}"),
