@@ -462,7 +462,7 @@ fn a_file_to_compare_with_that_breaks_off_is_an_error_and_its_bad_rows_are_count
             &["inspect", "rows.jsonl", option, "bad.jsonl", "--json"],
         );
         let report: Value = serde_json::from_str(&json).unwrap();
-        let notes = report["notes"].to_string();
+        let notes = report["limits"].to_string();
         assert!(
             notes.contains("bad.jsonl was only partly compared: 2 rows cannot be read"),
             "{notes}"

@@ -35,7 +35,7 @@ fn every_alias_works_on_the_command_line_and_in_a_file() {
             "model.moe.every" => "2",
             "model.vocab_size" => "2000",
             "model.tie_embeddings" | "optimizer.muon.nesterov" => "false",
-            "adapter.lora.targets" => "minimal",
+            "adapter.lora.targets" => "ffn_only",
             "optimizer.sophia.rho" => "0.5",
             t if t.starts_with("method.") || t.ends_with("momentum") => "0.5",
             "rollout.temperature" | "rollout.top_p" => "0.5",

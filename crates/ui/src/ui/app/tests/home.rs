@@ -76,25 +76,6 @@ fn with_runs_the_newest_is_selected_and_the_presets_stay_at_their_top() {
 }
 
 #[test]
-fn escape_leads_back_from_the_panes_that_have_no_digit() {
-    let mut bench = Bench::new();
-    bench.runs();
-    bench.live();
-    let ways = [
-        ("2", "b", "┌ loss"),
-        ("1", "V", "Start a run"),
-        ("1 space space", "v", "Start a run"),
-    ];
-    for (from, key, back) in ways {
-        let away = bench.press(from).write(key).picture(120, 40);
-        let gone = !away.contains(back) && away.contains("esc back");
-        assert!(gone, "{key}: {away}");
-        let picture = bench.press("esc").picture(120, 40);
-        assert!(picture.contains(back), "{key}: {picture}");
-    }
-}
-
-#[test]
 fn a_template_is_set_up_before_it_is_trained() {
     let mut bench = bench();
     bench.press("down").press("down");

@@ -310,3 +310,22 @@ fn a_run_that_a_check_ended_shows_it_on_its_page_and_on_health() {
         }
     }
 }
+
+#[test]
+fn escape_leads_back_from_the_panes_that_have_no_digit() {
+    let mut bench = Bench::new();
+    bench.runs();
+    bench.live();
+    let ways = [
+        ("2", "b", "┌ loss"),
+        ("1", "V", "Start a run"),
+        ("1 space space", "v", "Start a run"),
+    ];
+    for (from, key, back) in ways {
+        let away = bench.press(from).write(key).picture(120, 40);
+        let gone = !away.contains(back) && away.contains("esc back");
+        assert!(gone, "{key}: {away}");
+        let picture = bench.press("esc").picture(120, 40);
+        assert!(picture.contains(back), "{key}: {picture}");
+    }
+}
