@@ -53,7 +53,7 @@ fn a_branch_of_a_run_that_diverged_is_not_learning() {
     let back = branch(|step| if step < 1100 { 300.0 } else { learning(step) });
     assert_eq!(
         back.diagnose().verdict,
-        Verdict::Learning,
+        Verdict::Stable,
         "{:#?}",
         back.diagnose()
     );

@@ -147,7 +147,7 @@ fn runs_that_were_marked_before_are_counted_beside_the_sweep() {
     let mut listed: Vec<RunSummary> = entrants().into_iter().map(|entrant| entrant.run).collect();
     listed.insert(0, runs()[2].clone());
     bench.msg(Msg::Runs(Ok((listed, Vec::new()))));
-    bench.press("space m");
+    bench.press("end space up m");
     let picture = bench.picture(120, 40);
     assert!(
         picture.contains("8 runs are marked, beside 1 marked before; v compares them"),

@@ -117,7 +117,7 @@ impl Page<'_> {
         let at = browser.steps.iter().position(|step| *step == now.step);
         let place = at.map_or(String::new(), |at| {
             let newest = if browser.follows { ", the newest" } else { "" };
-            format!("  step {} of {} kept{newest}", at + 1, browser.steps.len())
+            format!("  kept step {} of {}{newest}", at + 1, browser.steps.len())
         });
         first.push(muted(place));
         let mut second = Vec::new();
@@ -425,7 +425,7 @@ mod tests {
     fn a_step_shows_its_groups_and_the_answers_of_the_marked_one() {
         let mut browser = browser();
         let text = screen(&mut browser, 80, 24);
-        assert!(text.contains("completions at step 4  2 of 2 kept"), "{text}");
+        assert!(text.contains("completions at step 4  kept step 2 of 2"), "{text}");
         assert!(text.contains("2 groups of 2  reward 0.750  1 with equal rewards: no learning signal"), "{text}");
         assert!(text.contains(">       1    0.50    1.00     2.0      1.53  9+8=  reference: 17"), "{text}");
         assert!(text.contains("  =     2    1.00    0.00"), "{text}");
