@@ -101,7 +101,7 @@ fn names_of_models_and_base_training_in_the_llm_lab_manual_are_settings() {
         ("dropout=0.1", "model.dropout", json!(0.1)),
         ("sliding_window=16", "model.sliding_window", json!(16)),
         ("attention_bias=true", "model.attention_bias", json!("all")),
-        ("norm_eps=1e-4", "model.norm.rmsnorm.eps", json!(1e-4)),
+        ("norm_eps=1e-4", "model.norm.layernorm.eps", json!(1e-4)),
         ("max_steps=77", "train.max_steps", json!(77)),
         ("optimizer=adafactor", "optimizer.adafactor", json!({})),
         ("adamw_beta1=0.8", "optimizer.adamw.beta1", json!(0.8)),
