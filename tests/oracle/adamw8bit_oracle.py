@@ -84,4 +84,4 @@ eight, full = adamw8bit(), adamw()
 moved = lambda w: float((w - INIT).abs().max()) / LR
 print(f"farthest: {moved(eight):.2f} learning rates, AdamW {moved(full):.2f}; apart {float((eight - full).abs().max()) / LR:.2f}")
 tensors = {"init": INIT, "adamw8bit": eight, "adamw": full} | {f"grad/{i}": g for i, g in enumerate(GRADS)}
-save_file({n: t.contiguous() for n, t in tensors.items()}, sys.argv[1])
+save_file({n: t.contiguous() for n, t in tensors.items()}, sys.argv[1], {"steps": str(STEPS), "lr": str(LR)})

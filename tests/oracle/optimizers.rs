@@ -92,7 +92,9 @@ fn twenty_updates_are_those_of_the_reference() {
 /// `tests/oracle/adamw8bit_oracle.py` made the fixture.
 #[test]
 fn moments_in_8_bits_move_rare_rows_no_farther_than_adamw() {
-    let (_, tensors) = tensors_of("adamw8bit");
+    let (metadata, tensors) = tensors_of("adamw8bit");
+    let steps: u64 = metadata["steps"].parse().unwrap();
+    let lr = metadata["lr"].parse().unwrap();
     let flat = |name: &str| -> Vec<f32> {
         let tensor = tensors[name].flatten_all().unwrap();
         tensor.to_vec1().unwrap()
@@ -102,8 +104,8 @@ fn moments_in_8_bits_move_rare_rows_no_farther_than_adamw() {
     let n_blocks = weights.len().div_ceil(BLOCK);
     let mut codes = [ZERO_MEAN, ZERO_SQUARE].map(|zero| vec![zero; init.len()]);
     let mut scales = [vec![0.0; n_blocks], vec![0.0; n_blocks]];
-    let (rule, part) = rule_of_rare_rows(init.len());
-    for step in 1..=8 {
+    let (rule, part) = rule_of_rare_rows(lr, init.len());
+    for step in 1..=steps {
         let ([m, v], [m_scales, v_scales]) = (&mut codes, &mut scales);
         let moments = [(m, m_scales), (v, v_scales)];
         let moments = moments.map(|(codes, scales)| Moment { codes, scales });
@@ -121,9 +123,9 @@ fn moments_in_8_bits_move_rare_rows_no_farther_than_adamw() {
 }
 
 /// As the script has it.
-fn rule_of_rare_rows(len: usize) -> (Rule, Part) {
+fn rule_of_rare_rows(lr: f64, len: usize) -> (Rule, Part) {
     let rule = Rule {
-        lr: 1e-2,
+        lr,
         beta1: 0.9,
         beta2: 0.999,
         eps: 1e-8,

@@ -25,7 +25,7 @@ fn every_alias_works_on_the_command_line_and_in_a_file() {
             "model.norm" => "rmsnorm",
             "model.mlp" => "swiglu",
             "model.position.rope.theta" => "500000.0",
-            "model.n_head" | "model.n_kv_head" | "keep_last" => "4",
+            "model.n_head" | "model.n_kv_head" | "keep_last" | "rollout.group_size" => "4",
             "model.d_model" => "256",
             "model.attention_type" => "mha",
             "model.attention_bias" => "qkv",
@@ -48,8 +48,7 @@ fn every_alias_works_on_the_command_line_and_in_a_file() {
         // The built-in text of the quickstart has no rows.
         let base = match *target {
             "data.max_rows" | "data.val_rows" => "dpo-demo",
-            t if t.starts_with("method.") => "ppo-demo",
-            "rollout.epochs" | "rollout.group_size" => "ppo-demo",
+            t if t.starts_with("method.") || t.starts_with("rollout.") => "ppo-demo",
             _ => "quickstart",
         };
         let by_word = spec::load(base, &[format!("{name}={value}")], &sources)
