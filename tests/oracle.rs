@@ -59,7 +59,7 @@ fn tensors_of(name: &str) -> (HashMap<String, String>, HashMap<String, Tensor>) 
     let bytes = std::fs::read(format!("{folder}{name}.safetensors")).unwrap();
     let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
     let tensors = candle_core::safetensors::load_buffer(&bytes, &Device::Cpu).unwrap();
-    (header.metadata().clone().unwrap_or_default(), tensors)
+    (header.metadata().clone().unwrap(), tensors)
 }
 
 impl Fixture {

@@ -128,6 +128,11 @@ pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
         let what = "--fresh-optimizer drops the moments of a checkpoint, and a new run has none";
         return Err(Failure::user_error(what, "with --resume RUN or --branch RUN@STEP").into());
     }
+    if args.fresh_optimizer && args.no_start {
+        let what = "--fresh-optimizer drops the moments at a start, and --no-start starts nothing";
+        let fix = "llmtui train --resume RUN --fresh-optimizer, later";
+        return Err(Failure::user_error(what, fix).into());
+    }
     if let Some(exit) = pipeline::take(&args.as_pipeline(), cx)? {
         return Ok(exit);
     }

@@ -95,7 +95,7 @@ fn a_table_that_gets_a_column_far_behind_is_read_anew() {
     std::fs::write(&path, table).unwrap();
     events.extend(drain(&mut log));
     let state = RunState::from_events(&events);
-    assert_eq!(points(&state, "train/loss")[20], (20, 2.25));
+    assert_eq!(points(&state, "train/loss").last(), Some(&(20, 2.25)));
     assert_eq!(points(&state, "val/loss"), [(20, 2.75)]);
     assert_eq!(points(&state, "accuracy"), [(20, 0.25)]);
 }

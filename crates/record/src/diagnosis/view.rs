@@ -228,7 +228,8 @@ impl<'a> View<'a> {
         let least = if done {
             PATIENCE.min(self.patience())
         } else {
-            self.patience()
+            // A branch counts from its own beginning.
+            self.patience().max(self.state.base_step + PATIENCE)
         };
         self.state.step >= least
     }

@@ -523,7 +523,7 @@ pub(super) fn findings(sheet: &RunReport) -> Vec<[String; 4]> {
     rows.collect()
 }
 
-/// `arc_easy v1, 2 worked examples, the first 100 items`: what tells results of the same task apart.
+/// `arc_easy v1, 2 worked examples, only 100 items`: what tells results of the same task apart.
 fn asked(kept: &Kept) -> String {
     let summary = &kept.summary;
     let shots = match summary.shots {
@@ -532,7 +532,7 @@ fn asked(kept: &Kept) -> String {
     };
     let items = human::counted(summary.items as u64, "item");
     let items = match kept.limited {
-        true => format!("the first {items} (--limit)"),
+        true => format!("only {items} (--limit)"),
         false => items,
     };
     let task = one_line(&summary.task);

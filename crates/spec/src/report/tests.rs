@@ -335,7 +335,7 @@ fn results_say_how_many_examples_and_which_rows_were_used() {
     let kept = &mut sheet.results[0];
     (kept.summary.task, kept.summary.shots, kept.limited) = ("capitals".into(), 2, true);
     let said = markdown(&sheet);
-    let expected = "capitals v1, 2 worked examples, the first 4 items (--limit)";
+    let expected = "capitals v1, 2 worked examples, only 4 items (--limit)";
     assert!(said.contains(expected), "{said}");
 }
 

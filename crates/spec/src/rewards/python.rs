@@ -177,8 +177,7 @@ impl Config {
     }
 }
 
-/// The answer's code, then each test by itself. A test that is a script (`unittest.main()` under `__main__`) runs; the answer's own is
-/// not run.
+/// The answer's code, then each test by itself. In a test `__name__` is `__main__`, in the answer it is not.
 fn program(code: &str, tests: &[String], marks: &[String]) -> String {
     let mut text = format!("{code}\n");
     for (test, mark) in tests.iter().zip(marks) {

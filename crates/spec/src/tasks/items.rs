@@ -222,6 +222,11 @@ impl Maker<'_> {
         };
         let mut row = row.clone();
         row.insert("completion".into(), COMPLETION.into());
+        let own = self.task.config.answer.python.as_ref();
+        if own.is_some_and(|python| python.run.contains("__main__")) {
+            let why = "answer.python.run: what stands under `if __name__ == \"__main__\":` would not run; call the tests without it";
+            return Err(Fault::Said(why.into()));
+        }
         Ok(Some(template.render(&row)?))
     }
 

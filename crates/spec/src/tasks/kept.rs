@@ -19,7 +19,7 @@ pub struct Kept {
     pub model: String,
     /// With the worked examples that were used.
     pub summary: Summary,
-    /// Only the task's first rows were asked.
+    /// Only a part of the task's rows was asked.
     pub limited: bool,
     /// Who designed the task.
     pub origin: TaskOrigin,

@@ -80,7 +80,7 @@ pub struct Header {
     /// Worked examples in front of each prompt; where nothing is said, as many as the task has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shots: Option<usize>,
-    /// Only the task's first rows were asked.
+    /// Only a part of the task's rows was asked.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub limited: bool,
 }

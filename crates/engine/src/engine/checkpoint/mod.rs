@@ -586,7 +586,13 @@ impl Checkpoints {
             true => Loaded::Begins(step),
             false => Loaded::Other(step),
         };
-        load_for(cx.job, &folder, &mut cx.state, from)?;
+        load_for(cx.job, &folder, &mut cx.state, from).map_err(|e| match e {
+            // A branch may have another optimizer than the checkpoint that it began with.
+            CheckpointError::Tensors(why) => EngineError::Setup(format!(
+                "the checkpoint of step {step} does not fit this run: {why}"
+            )),
+            other => other.into(),
+        })?;
         adjust_loaded(cx.job, cx.port, &self.store, &mut cx.state, from)?;
         self.saved_at = Some(step);
         self.saved = Some(cx.state.progress.clone());

@@ -78,7 +78,9 @@ pub fn card(source: &Source, dtype: &str, about: &About) -> String {
 /// README.md of a folder with a GGUF file, called `file` where that is known. `dtype` is that of most of its weights.
 pub fn gguf_card(source: &Source, file: Option<&str>, dtype: &str, about: &About) -> String {
     // What was trained is more than its base in another format.
-    let relation = match about.procedure.is_empty() && source.merge.is_none() {
+    let untrained =
+        about.procedure.is_empty() && source.merge.is_none() && source.from.chain().1.is_empty();
+    let relation = match untrained {
         true => "quantized",
         false => "finetune",
     };

@@ -39,7 +39,7 @@ pub const OF_ANSWERS: &[Metric] = &[
     metric(id::CUT_ANSWERS, "Truncated", "share", Lower, Yes, "share of completions that reached max_new_tokens (TRL)"),
     metric(id::REPETITION, "Repetition in completions", "share", Lower, Yes, "share of groups of three words that stood in the same completion before, mean over the step's completions").label("repetition"),
     metric(id::UNREAD, "Unparsed completions", "share", Lower, Yes, "share of the step's completions in which a reward finds nothing to score (no number, no JSON); the largest over the rewards"),
-    metric(id::POLICY_LOSS, "Policy loss", "", Neutral, Yes, "loss of the method on the step's completions: the clipped surrogate (its ratio is 1 while the policy is the one that wrote them) with its KL, entropy and value terms (TRL: loss)"),
+    metric(id::POLICY_LOSS, "Policy loss", "", Neutral, Yes, "loss of the method on the completions, the mean over the steps since the last line: the clipped surrogate (its ratio is 1 while the policy is the one that wrote them) with its KL, entropy and value terms (TRL: loss)"),
     metric(SHARE, "Rollout time", "share", Neutral, No, "share of the step spent on generating and scoring completions"),
     metric(WRITING, "Generation time", "share", Neutral, No, "share of the step spent on generating completions"),
     metric(SCORING, "Reward time", "share", Neutral, No, "share of the step spent on rewards"),

@@ -159,7 +159,8 @@ fn above_line(view: &View<'_>, loss: &Loss, line: f64, height: f64) -> Finding {
         Signal::of(metric::TRAIN_LOSS, loss.start, start),
     ];
     signals.extend(gradient(view));
-    let (cause, fix) = if line < loss.start {
+    // A branch of a young run may start a little above a uniform guess.
+    let (cause, fix) = if loss.start > line + (SHARE * line).max(NATS) {
         (
             "the branch began with weights that had diverged: they are worse than a uniform guess",
             "branch from an earlier checkpoint, from before the divergence".into(),

@@ -60,3 +60,30 @@ fn a_branch_of_a_run_that_diverged_is_not_learning() {
     let healthy = branch(|step| 1.6 + learning(step));
     assert_ne!(healthy.status("diverged"), Some(Status::Fail));
 }
+
+/// A branch of step 1,000 was judged after 20 of its own steps, and one that its rate ruined was told that its checkpoint was.
+#[test]
+fn a_branch_is_judged_from_its_own_beginning() {
+    let branch = |last: u64, loss: fn(u64) -> f64| {
+        let mut tape = fresh();
+        tape.state.base_step = 1000;
+        tape.steps(1001, last, loss)
+    };
+    let worse = |step: u64| if step <= 1020 { 2.0 } else { 2.3 } + noise(step);
+    assert_ne!(
+        branch(1060, worse).status("not_learning"),
+        Some(Status::Warn)
+    );
+    assert_eq!(
+        branch(1400, worse).status("not_learning"),
+        Some(Status::Warn)
+    );
+    // A little above a uniform guess at the start.
+    let ruined = branch(
+        1400,
+        |step| if step <= 1020 { 4.25 } else { 9.0 } + noise(step),
+    );
+    let found = ruined.found("diverged").unwrap();
+    assert_eq!(found.status, Status::Fail);
+    assert!(found.fix.contains("learning rate"), "{}", found.fix);
+}

@@ -247,7 +247,8 @@ fn last_word(text: &str) -> &str {
     let mut rest = text;
     loop {
         rest = rest.trim_end_matches(gap);
-        let mut words = rest.rsplit(|c: char| !c.is_alphanumeric());
+        // `gpu-dev` and `llm_test` are names.
+        let mut words = rest.rsplit(|c: char| !c.is_alphanumeric() && !matches!(c, '-' | '_'));
         let word = words.next().unwrap_or_default();
         if word.is_empty() || !BETWEEN.contains(&word.to_lowercase().as_str()) {
             return word;
@@ -468,6 +469,8 @@ mod tests {
         assert_eq!(test, values(&[("test_loss", 4.5)]));
         for line in [
             "[train] step 50 | loss 4.24",
+            "[gpu-dev] step 50 | loss 4.24",
+            "INFO:llm_test:step 50 loss 4.24",
             "Saved after validation. Step 50 | loss 4.24",
             "[val_every=10] step 50 | loss 4.24",
         ] {

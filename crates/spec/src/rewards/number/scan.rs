@@ -57,6 +57,13 @@ pub(super) fn only_number(text: &str) -> Option<Number> {
         return None;
     }
     let said = text[run.clone()].trim_end_matches(['.', ',']);
+    // `5/day`: a unit stands below.
+    let per = said.ends_with('/') && text[run.end..].starts_with(char::is_alphabetic);
+    let said = if per {
+        said.trim_end_matches('/')
+    } else {
+        said
+    };
     let words = listed(said);
     let [word] = words.as_slice() else {
         return None;
@@ -67,12 +74,17 @@ pub(super) fn only_number(text: &str) -> Option<Number> {
         (false, None) => Number::parse(word),
     };
     let (before, after) = (&text[..run.start], &text[run.start + said.len()..]);
+    let after = if per {
+        after.trim_start_matches('/')
+    } else {
+        after
+    };
     number.filter(|_| !is_changed(before, after))
 }
 
 /// Whether a number means something else because of what stands around it.
 fn is_changed(before: &str, after: &str) -> bool {
-    const OPERATIONS: &str = "+*/^_\\|<>=√∞π×÷·±";
+    const OPERATIONS: &str = "+*^_\\|<>=√∞π×÷·±";
     let operates = |text: &str| text.contains(|c| OPERATIONS.contains(c)) || subtracts(text);
     let is_listed = before.contains(',') || after.trim_start().starts_with(',');
     let in_brackets = before.contains(['(', '[', '{']);
@@ -89,9 +101,9 @@ fn is_changed(before: &str, after: &str) -> bool {
         || is_listed && in_brackets
 }
 
-/// A minus that is not the hyphen of a word.
+/// A minus that is not the hyphen of a word, or a slash that is not that of `km/h`.
 fn subtracts(text: &str) -> bool {
-    text.match_indices('-').any(|(at, _)| {
+    text.match_indices(['-', '/']).any(|(at, _)| {
         let hyphen = text[..at].ends_with(char::is_alphabetic)
             && text[at + 1..].starts_with(char::is_alphabetic);
         !hyphen
@@ -104,7 +116,9 @@ fn begins_with_variable(after: &str) -> bool {
     let is_variable = letters
         .next()
         .is_some_and(|c| "abciknpqrtuvwxyz".contains(c));
-    is_variable && !letters.next().is_some_and(char::is_alphabetic)
+    // `p.m.`
+    let word = letters.as_str().trim_start_matches('.');
+    is_variable && !word.starts_with(char::is_alphabetic)
 }
 
 /// The parts of a text that consist of what numbers consist of.

@@ -73,7 +73,7 @@ pub(super) fn evaluated(results: &[CardResult]) -> String {
         }
     }
     if results.iter().any(|result| result.limited) {
-        out.push_str("\n\nWhere \"first\" stands before the items, only these were asked (`--limit`): no results of the task.");
+        out.push_str("\n\nWhere \"only\" stands before the items, no others were asked (`--limit`): no results of the task.");
     }
     out.push_str(
         "\n\n| task | worked examples | metric | value | items |\n|---|---|---|---|---|\n",
@@ -82,7 +82,7 @@ pub(super) fn evaluated(results: &[CardResult]) -> String {
         let value = human::with_error(result.value, result.stderr);
         let (task, metric) = (plain(&result.task), plain(&result.metric));
         let items = match result.limited {
-            true => format!("first {}", result.items),
+            true => format!("only {}", result.items),
             false => result.items.to_string(),
         };
         let _ = writeln!(

@@ -52,7 +52,7 @@ fn the_hub_gets_one_result_of_each_setting_and_none_of_a_part() {
         .collect();
     assert_eq!(listed, [(0, 0.5), (2, 0.75)]);
     for row in [
-        "| capitals | 0 | acc | 0.9000 | first 2 |",
+        "| capitals | 0 | acc | 0.9000 | only 2 |",
         "| capitals | 2 | acc | 0.7500 | 8 |",
         "`--limit`",
     ] {

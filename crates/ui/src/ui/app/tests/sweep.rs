@@ -150,7 +150,7 @@ fn runs_that_were_marked_before_are_counted_beside_the_sweep() {
     bench.press("end space up m");
     let picture = bench.picture(120, 40);
     assert!(
-        picture.contains("8 runs are marked, beside 1 marked before; v compares them"),
+        picture.contains("8 runs are marked, beside 1 marked before"),
         "{picture}"
     );
 }

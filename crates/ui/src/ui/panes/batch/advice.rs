@@ -77,7 +77,7 @@ fn of_finding(held: &OpenRun, finding: &Finding, list: &[String]) -> Vec<Item> {
     // What failed is in the weights: another rate brings nothing back that they have lost.
     let back = before(held, finding).filter(|to| live && *to < held.state.step);
     if let (Some(to), Status::Fail) = (back, finding.status) {
-        let kept: Vec<u64> = checkpoints(held).iter().map(|mark| mark.step).collect();
+        let kept = kept(held);
         let title = format!("roll back to {}, then {settings}", grouped(to));
         let lost = discarded(to, held.state.step, &kept);
         let detail = format!("{lost}; {}", reason(finding));
@@ -100,6 +100,16 @@ pub(super) fn checkpoints(held: &OpenRun) -> Vec<&CheckpointMark> {
     held.state.checkpoints.iter().filter(there).collect()
 }
 
+/// Steps of the checkpoints that are there, oldest first: with the one that a branch begins with, of which its log says nothing.
+pub(super) fn kept(held: &OpenRun) -> Vec<u64> {
+    let base = held.state.base_step;
+    let folder = format!("checkpoints/step-{base:06}");
+    let there = base > 0 && held.path.as_ref().is_some_and(|run| run.join(folder).is_dir());
+    let own = checkpoints(held).into_iter().map(|mark| mark.step);
+    let own = own.filter(|step| *step != base || !there);
+    there.then_some(base).into_iter().chain(own).collect()
+}
+
 /// The first step at which the finding saw something. It may have seen only the end.
 fn seen(finding: &Finding) -> Option<u64> {
     finding.evidence.0.iter().filter_map(|signal| signal.step).min()
@@ -108,8 +118,7 @@ fn seen(finding: &Finding) -> Option<u64> {
 /// The newest checkpoint from before what the finding saw.
 fn before(held: &OpenRun, finding: &Finding) -> Option<u64> {
     let seen = seen(finding)?;
-    let steps = checkpoints(held).into_iter().map(|mark| mark.step);
-    steps.filter(|step| *step < seen).max()
+    kept(held).into_iter().filter(|step| *step < seen).max()
 }
 
 /// Why it is advised: its cause, or what was measured.

@@ -1,7 +1,7 @@
 //! What can be done from a step: roll the run back to a checkpoint before it, or branch a new run from one, with the
 //! settings that would differ shown before it starts.
 
-use super::advice::checkpoints;
+use super::advice::kept;
 use super::{BatchPane, topic};
 use crate::base::human::{counted, grouped};
 use crate::run::state::Level;
@@ -30,7 +30,7 @@ impl BatchPane {
         if held.holder == Holder::Foreign {
             return vec![toast("another program trains this run: it can only be watched")];
         }
-        let kept: Vec<u64> = checkpoints(held).iter().map(|mark| mark.step).collect();
+        let kept = kept(held);
         let before = || kept.iter().rev().copied().filter(|kept| *kept < step);
         let newest = held.state.step;
         let item = |title: String, detail: String, word: String| Item {

@@ -172,7 +172,7 @@ impl Column {
             return None;
         }
         let prompt = self.prompt(conversation, turn);
-        self.replies[turn].begin_again(now);
+        self.replies[turn].begin_again(sampling.clone(), now);
         self.scroll = 0;
         Some((slot, generate(prompt, sampling)))
     }

@@ -89,13 +89,13 @@ impl Reply {
         }
     }
 
-    /// Asked to go on behind what is there.
-    pub fn begin_again(&mut self, now: UnixMillis) {
+    /// Asked to go on behind what is there, with these settings.
+    pub fn begin_again(&mut self, sampling: Sampling, now: UnixMillis) {
         let said = std::mem::take(&mut self.said);
         *self = Reply {
             text: std::mem::take(&mut self.text),
             marks: std::mem::take(&mut self.marks),
-            ..Reply::begin(said, self.sampling.clone(), now)
+            ..Reply::begin(said, sampling, now)
         };
     }
 
