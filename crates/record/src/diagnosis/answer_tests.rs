@@ -117,11 +117,8 @@ fn faults(diagnosis: &Diagnosis) -> Vec<(&str, Status)> {
     found.map(|f| (f.id.as_str(), f.status)).collect()
 }
 
-/// The page of the end showed another pass@1 beside it.
-#[test]
-fn a_share_of_a_part_is_told_with_its_step_and_that_of_all_prompts() {
-    let mut state = state_of("grpo", 0.0, healthy);
-    let values: Values = [("eval/pass@1".to_string(), Num(0.81))].into();
+/// The evaluation at the end of a run, of all its prompts.
+fn evaluate_all(state: &mut RunState, share: f64) {
     state.apply(&Envelope {
         v: 1,
         seq: 1_000_000,
@@ -129,12 +126,19 @@ fn a_share_of_a_part_is_told_with_its_step_and_that_of_all_prompts() {
         event: Event::Evaluated {
             step: STEPS + 1,
             tokens: 1,
-            values,
+            values: [("eval/pass@1".to_string(), Num(share))].into(),
             n_windows: 400,
             whole: true,
             seconds: 0.0,
         },
     });
+}
+
+/// The page of the end showed another pass@1 beside it.
+#[test]
+fn a_share_of_a_part_is_told_with_its_step_and_that_of_all_prompts() {
+    let mut state = state_of("grpo", 0.0, healthy);
+    evaluate_all(&mut state, 0.81);
     let told = diagnose(&state).summary;
     let steps = [STEPS, STEPS + 1].map(crate::base::human::grouped);
     let [part, all] = steps.map(|step| format!("at step {step}"));
@@ -665,19 +669,7 @@ fn a_solved_policy_has_not_lost_its_gain() {
     // The last evaluation of a run reads all prompts.
     let with_all = |before, last, all| {
         let mut state = state_of("grpo", 0.0, ends(before, last));
-        state.apply(&Envelope {
-            v: 1,
-            seq: 1_000_000,
-            t: UnixMillis(1_000_000),
-            event: Event::Evaluated {
-                step: STEPS + 1,
-                tokens: 1,
-                values: [("eval/pass@1".to_string(), Num(all))].into(),
-                n_windows: 400,
-                whole: true,
-                seconds: 0.0,
-            },
-        });
+        evaluate_all(&mut state, all);
         diagnose(&state)
     };
     assert_eq!(with_all(1.0, 0.6, 0.99).verdict, Verdict::Stable);
