@@ -9,7 +9,7 @@ use crate::base::text::{one_line, shown};
 use crate::data::source::Origin;
 use crate::engine::checkpoint::{SavedState, read_state};
 use crate::engine::export::{
-    About, AdapterSource, CardResult, PEFT, Source, adapter_card, card, gguf_card,
+    About, AdapterSource, CardResult, PEFT, Source, adapter_card, card, check_gguf, gguf_card,
 };
 use crate::models::Parts;
 use crate::run::{RunDir, RunState};
@@ -112,11 +112,10 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
                 );
             }
             match args.format == "gguf" {
-                true if source.model.config().is_reward_model() => {
-                    let what = "a GGUF file has no place for the score of a reward model";
-                    return Err(Failure::user_error(what, "drop --format gguf").into());
+                true => {
+                    check_gguf(&source).map_err(|e| export::failed(&e))?;
+                    gguf_card(&source, None, "as the file's name says", &about)
                 }
-                true => gguf_card(&source, None, "as the file's name says", &about),
                 false => card(&source, "f32", &about),
             }
         }

@@ -12,7 +12,7 @@ use crate::data::{Batch, DataEnv, Unit, tokenizer};
 use crate::embed;
 use crate::engine::checkpoint::fingerprint::Match;
 use crate::engine::checkpoint::{self, Fingerprint};
-use crate::engine::export::{Source, tokenizer_keys};
+use crate::engine::export::{Source, check_gguf, tokenizer_keys};
 use crate::engine::perplexity::{Perplexity, perplexity, perplexity_on};
 use crate::kernels::quant::Kind;
 use crate::llama_cpp::{self, GgufModel};
@@ -78,11 +78,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let user_error = |what: String, hint: &str| Failure::user_error(one_line(&what), hint);
     let path = model_ref::find(&args.model, Parts::Everything, cx)?;
     let mut source = Source::open(&path).map_err(|e| user_error(e.to_string(), &e.hint()))?;
-    if source.model.config().is_reward_model() {
-        let what = "it is a reward model: a GGUF file has no place for its score (score.weight)";
-        let hint = "llmtui export --format hf --dtype bf16 halves its size";
-        return Err(Failure::user_error(what, hint).into());
-    }
+    check_gguf(&source).map_err(|e| user_error(e.to_string(), &e.hint()))?;
     let held = match args.text.is_none().then(|| own_rows(&path, cx)).flatten() {
         Some((rows, run)) => Ok(HeldOut::Rows(rows, run)),
         None => tokens(args, &source.tokenizer)?.map(HeldOut::Text),

@@ -101,6 +101,14 @@ impl Dataset {
         self.behind_answers.as_deref().filter(|_| portion.templated)
     }
 
+    /// Whether a chat template wrote a row of the validation split, by its number: an answer there is a turn of its own.
+    pub fn is_val_row_templated(&self, row: u64) -> bool {
+        match &self.splits {
+            Splits::Corpus(_) => false,
+            Splits::Documents(documents) => documents.is_val_row_templated(row),
+        }
+    }
+
     /// The source of a sequence and its row there, from 0, rows that were left out not counted.
     pub fn row_of(&self, origin: Origin) -> Option<(&str, u64)> {
         let portion = self.portion(origin)?;

@@ -244,6 +244,11 @@ impl Documents {
         self.fill_rows(batch, true, rows);
     }
 
+    /// Whether a chat template wrote a row of the validation split; false beyond the end.
+    pub fn is_val_row_templated(&self, row: u64) -> bool {
+        row_of(&self.val, row).is_some_and(|(source, _)| self.val[source].templated)
+    }
+
     /// Rows of a split by number, whatever the seed; those beyond the end are skipped.
     pub fn fill_rows(&self, batch: &mut Batch, held_out: bool, rows: impl Iterator<Item = u64>) {
         let split = self.split(held_out);

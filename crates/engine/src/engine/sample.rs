@@ -4,6 +4,7 @@ use super::context::RunContext;
 use super::roles::Models;
 use super::rollouts::stops;
 use crate::base::sampling::{ContextLimit, Sampling};
+use crate::data::tokenizer::Stops;
 use crate::data::{Dataset, Tokenizer};
 use crate::kernels::errors::error_text;
 use crate::nn::generate::{
@@ -20,6 +21,8 @@ const QUESTIONS: usize = 2;
 struct Given {
     text: String,
     tokens: Vec<u32>,
+    /// What is generated continues its text, with a space between words; the answer to a turn is a text of its own, as in chat.
+    continues: bool,
 }
 
 impl Given {
@@ -33,16 +36,27 @@ impl Given {
         Ok(Given {
             text: text.into(),
             tokens,
+            continues: true,
         })
+    }
+
+    /// The text of the ids that were generated after it, up to the earliest stop text.
+    fn answer(&self, stops: &Stops, ids: &[u32]) -> String {
+        let (text, _) = match self.continues {
+            true => stops.text_behind(&self.tokens, ids),
+            false => stops.text(ids),
+        };
+        text
     }
 }
 
 /// Where only answers are supervised: the first held-out questions, as their template renders them, the same ones each
 /// time. Nothing where a text is supervised from its beginning.
 fn questions(data: &Dataset) -> Vec<Given> {
-    let batch = data.val_rows(&data.first_val_rows(QUESTIONS));
+    let numbers = data.first_val_rows(QUESTIONS);
+    let batch = data.val_rows(&numbers);
     let rows = (0..batch.batch_size).step_by(batch.unit.sequences());
-    let question = |row: usize| {
+    let question = |(row, number): (usize, u64)| {
         let at = row * batch.seq_len;
         let mask = batch.mask.get(at..at + batch.seq_len)?;
         let given = mask.iter().position(|counts| *counts).filter(|n| *n > 0)?;
@@ -51,9 +65,10 @@ fn questions(data: &Dataset) -> Vec<Given> {
         Some(Given {
             text: data.tokenizer.decode(&tokens),
             tokens,
+            continues: !data.is_val_row_templated(number),
         })
     };
-    rows.filter_map(question).collect()
+    rows.zip(numbers).filter_map(question).collect()
 }
 
 /// Continues prompts by the policy, side by side, on its ranks where it has some; the texts are the continuations alone. `broken_off`
@@ -108,7 +123,7 @@ fn continuations(
     result.map_err(error_text)?;
     let texts = given.iter().zip(&texts);
     Ok(texts
-        .map(|(given, ids)| stops.text_behind(&given.tokens, ids).0)
+        .map(|(given, ids)| given.answer(&stops, ids))
         .collect())
 }
 
@@ -203,5 +218,27 @@ mod tests {
         let tokenizer = Tokenizer::from_json(&json.to_string()).unwrap();
         let given = Given::of_text("once", &tokenizer).unwrap();
         assert_eq!((&*given.text, given.tokens), ("once", vec![1, 2]));
+    }
+
+    /// After Llama 2's `[/INST]` the answer begins with the token `▁Yes`: its space separates words only in a text that goes on.
+    #[test]
+    fn an_answer_to_a_turn_begins_without_the_space_between_words() {
+        let space = serde_json::json!({
+            "type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": false,
+        });
+        let json = serde_json::json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+            "pre_tokenizer": space, "post_processor": null, "decoder": space,
+            "model": {"type": "BPE", "vocab": {"▁ask": 0, "]": 1, "▁Yes": 2, "▁no": 3}, "merges": []},
+        });
+        let tokenizer = Tokenizer::from_json(&json.to_string()).unwrap();
+        let stops = tokenizer.stops(&[]);
+        let given = |continues| Given {
+            text: "ask]".into(),
+            tokens: vec![0, 1],
+            continues,
+        };
+        assert_eq!(given(false).answer(&stops, &[2, 3]), "Yes no");
+        assert_eq!(given(true).answer(&stops, &[2, 3]), " Yes no");
     }
 }

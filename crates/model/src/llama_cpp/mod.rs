@@ -9,7 +9,7 @@ mod read;
 mod write;
 
 pub use read::{GgufModel, SpecialTokens, is_gguf};
-pub use write::{Written, write};
+pub use write::{Written, check_head, write};
 
 use crate::base::text::one_line;
 use crate::kernels::errors::error_text;

@@ -7,7 +7,7 @@ use crate::gguf::{NewTensor, TensorKind, Value};
 use crate::kernels::quant::{Kind, encode_rows};
 use crate::nn::position::scaling::Scaling;
 use crate::nn::position::{Rotation, ScalingConfig};
-use crate::nn::{Model, ParamInfo};
+use crate::nn::{Model, ModelConfig, ParamInfo};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -34,10 +34,23 @@ struct Part<'a> {
     query_factor: f32,
 }
 
+/// Whether a file can hold a model's head: a language model's, which every architecture here has.
+///
+/// # Errors
+/// It is a reward model.
+pub fn check_head(config: &ModelConfig) -> Result<(), ModelFileError> {
+    match config.is_reward_model() {
+        true => Err(ModelFileError::Model(
+            "it is a reward model: a GGUF file has no place for its score (score.weight), and llama.cpp would read a language model without a head".into(),
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Writes a model with its matrices in `kind`. `name` is a display name; `tokenizer` has the tokenizer's keys.
 ///
 /// # Errors
-/// llama.cpp has no architecture for this model, the model's weights are quantized, `kind` is read-only, or
+/// It is a reward model, llama.cpp has no architecture for it, the model's weights are quantized, `kind` is read-only, or
 /// writing fails.
 pub fn write(
     model: &Model,
@@ -51,10 +64,7 @@ pub fn write(
         return Err(ModelFileError::Model(what));
     }
     let (config, shape) = (model.config(), model.shape());
-    if config.is_reward_model() {
-        let what = "it is a reward model: a GGUF file of these architectures has no place for its score (score.weight)";
-        return Err(ModelFileError::Model(what.into()));
-    }
+    check_head(config)?;
     let chosen = arch::of(config, shape).ok_or_else(|| {
         ModelFileError::Model(
             "llama.cpp has no architecture for this model: supported are GPT-2, Llama, Qwen2, Qwen3, Gemma 2 and 3 and Phi-3; --format safetensors writes any model".into(),

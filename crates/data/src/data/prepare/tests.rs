@@ -193,6 +193,19 @@ fn of_one_row(unit: Unit, row: &str, seq_len: usize) -> Result<Dataset, DataErro
     Dataset::open(&config, request)
 }
 
+/// Sampled answers to turns kept the space that separates the words of a text that goes on.
+#[test]
+fn held_out_rows_that_a_template_wrote_are_known_by_their_number() {
+    let turns = r#"{"messages": [{"role": "user", "content": "say it"}, {"role": "assistant", "content": "it"}]}"#;
+    let text = r#"{"prompt": "say it: ", "completion": "it"}"#;
+    for (row, templated) in [(turns, true), (text, false)] {
+        let data = of_one_row(Unit::Text, row, 96).unwrap();
+        let first = data.first_val_rows(1)[0];
+        assert_eq!(data.is_val_row_templated(first), templated, "{row}");
+        assert!(!data.is_val_row_templated(1_000));
+    }
+}
+
 fn emptied(unit: Unit, row: &str, seq_len: usize) -> String {
     let Err(error) = of_one_row(unit, row, seq_len) else {
         panic!("rows were left");

@@ -2,7 +2,10 @@
 
 use super::{ExportError, Folder, Format, Options, Source, card};
 use crate::base::child::Child;
-use crate::data::tokenizer::{self, GgufTokenizer};
+use crate::base::text::one_line;
+use crate::data::chat::{AUTO, Template};
+use crate::data::render::turn_ends;
+use crate::data::tokenizer::{self, GgufTokenizer, Tokenizer};
 use crate::gguf::Value;
 use crate::kernels::quant::Kind;
 use crate::llama_cpp;
@@ -23,12 +26,7 @@ fn write(source: &Source, options: &Options, folder: &mut Folder) -> Result<(), 
         what,
         fix: "or use --format hf or --format safetensors".into(),
     };
-    if source.model.config().is_reward_model() {
-        return Err(ExportError::Cannot {
-            what: "it is a reward model: a GGUF file has no place for its score (score.weight), and llama.cpp would read a language model without a head".into(),
-            fix: "--format hf writes it for transformers (AutoModelForSequenceClassification), --format safetensors for llmtui".into(),
-        });
-    }
+    check_gguf(source)?;
     let kind = Kind::by_word(&options.dtype).ok_or_else(|| cannot("no such type".into()))?;
     let tokenizer = tokenizer_keys(source)?;
     let title = source.title();
@@ -55,6 +53,17 @@ fn write(source: &Source, options: &Options, folder: &mut Folder) -> Result<(), 
         card::FILE,
         &card::gguf_card(source, Some(&name), kind.name(), &about),
     )
+}
+
+/// Whether a GGUF file can hold the model at all, asked before its weights are measured or written.
+///
+/// # Errors
+/// It is a reward model; names the formats that hold one.
+pub fn check_gguf(source: &Source) -> Result<(), ExportError> {
+    llama_cpp::check_head(source.model.config()).map_err(|e| ExportError::Cannot {
+        what: e.to_string(),
+        fix: "llmtui export --format hf writes it for transformers (AutoModelForSequenceClassification; --dtype bf16 halves its size), --format safetensors for llmtui".into(),
+    })
 }
 
 /// The keys of the model's tokenizer: those of the file that it came from, or those that its tokenizer amounts to. A model
@@ -89,30 +98,84 @@ pub fn tokenizer_keys(source: &Source) -> Result<GgufTokenizer, ExportError> {
             notes: vec!["the folder has no tokenizer: the file has only the model".into()],
         });
     }
-    let tokenizer = tokenizer::load(&source.tokenizer, &Child::of_this_program())
-        .map_err(|e| cannot(e.to_string()))?;
+    let child = Child::of_this_program();
+    let tokenizer =
+        tokenizer::load(&source.tokenizer, &child).map_err(|e| cannot(e.to_string()))?;
+    let vocab_size = source.model.shape().vocab_size;
     let mut keys = tokenizer
-        .gguf_keys(source.model.shape().vocab_size)
+        .gguf_keys(vocab_size)
         .map_err(|e| cannot(e.to_string()))?;
-    keys.keys.extend(turn_end(&keys.keys, &source.from.ends()));
+    match Template::choose(AUTO, &tokenizer, &child) {
+        Ok(template) => {
+            let end = template.and_then(|template| turn_end(&template, &tokenizer, vocab_size));
+            keys.keys.extend(end);
+        }
+        Err(e) => keys.notes.push(format!(
+            "its chat template cannot be used here, so the file names no token that ends a turn: {}",
+            one_line(&e.to_string())
+        )),
+    }
     Ok(keys)
 }
 
-/// The token that ends a turn, where the folder has another one beside the end of a text: generation_config.json lists both, a
-/// GGUF file has a key for each.
-fn turn_end(keys: &[(String, Value)], ends: &[u32]) -> Option<(String, Value)> {
-    const EOS: &str = "tokenizer.ggml.eos_token_id";
-    const EOT: &str = "tokenizer.ggml.eot_token_id";
-    let said = |key: &str| {
-        keys.iter()
-            .find(|(own, _)| own == key)
-            .map(|(_, value)| value)
-    };
-    let Some(Value::Unsigned(eos)) = said(EOS) else {
-        return None;
-    };
-    let other = ends.iter().find(|id| u64::from(**id) != *eos)?;
-    said(EOT)
-        .is_none()
-        .then(|| (EOT.to_string(), Value::Unsigned((*other).into())))
+/// The key of the token that ends a turn, by the chat template; none where that is the EOS token. llama.cpp stops at EOS, at EOT
+/// and at tokens that it knows by their text (src/llama-vocab.cpp), and its convert_hf_to_gguf.py names an EOT only where a turn
+/// ends otherwise than the EOS token says. The further entries of `eos_token_id` in generation_config.json are no ends of
+/// turns: those of Qwen2.5 and Llama 3.1 Instruct are the ends of texts.
+fn turn_end(
+    template: &Template,
+    tokenizer: &Tokenizer,
+    vocab_size: usize,
+) -> Option<(String, Value)> {
+    let end = *turn_ends(template, tokenizer).first()?;
+    let is_new = tokenizer.eos() != Some(end) && (end as usize) < vocab_size;
+    is_new.then(|| {
+        let key = "tokenizer.ggml.eot_token_id".to_string();
+        (key, Value::Unsigned(end.into()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::tokenizer::Marks;
+
+    const TOKENIZER: &str = include_str!("../../../../../tests/fixtures/chat/tokenizer.json");
+
+    /// The token of the key, for a tokenizer with this EOS token and a chat template that ends turns with `end`.
+    fn eot(eos: &str, end: &str) -> Option<String> {
+        let marks = Marks {
+            eos: Some(eos.into()),
+            ..Marks::default()
+        };
+        let tokenizer = Tokenizer::from_json(TOKENIZER)
+            .unwrap()
+            .with_marks(marks)
+            .unwrap();
+        let source =
+            format!("{{% for m in messages %}}{{{{ m.role }}}}: {{{{ m.content }}}}{end}{{% endfor %}}");
+        let template = Template::from_jinja("t", &source)
+            .unwrap()
+            .with_variable("eos_token", eos);
+        let vocab_size = tokenizer.vocab_size();
+        assert_eq!(turn_end(&template, &tokenizer, 2), None, "beyond the model");
+        let (key, value) = turn_end(&template, &tokenizer, vocab_size)?;
+        assert_eq!(key, "tokenizer.ggml.eot_token_id");
+        let Value::Unsigned(id) = value else {
+            panic!("{value:?}")
+        };
+        tokenizer.token(id as u32)
+    }
+
+    /// Of Qwen2.5 and Llama 3.1 Instruct the key had the end of a text, the other entry of generation_config.json.
+    #[test]
+    fn the_end_of_a_turn_is_the_templates_and_not_named_where_eos_says_it() {
+        assert_eq!(eot("<|im_end|>", "<|im_end|>"), None);
+        assert_eq!(eot("<|eot_id|>", "<|eot_id|>"), None);
+        let named = |end: &str| Some(end.to_string());
+        assert_eq!(eot("<|endoftext|>", "<|im_end|>"), named("<|im_end|>"));
+        assert_eq!(eot("<eos>", "<end_of_turn>"), named("<end_of_turn>"));
+        // Nothing ends a turn but what ends a text.
+        assert_eq!(eot("</s>", ""), None);
+    }
 }

@@ -12,7 +12,7 @@ pub use adapter::{PEFT, export_adapter};
 pub use adapter_source::AdapterSource;
 pub use card::{About, CardResult, adapter_card, card, gguf_card};
 pub use folder::{Folder, Written};
-pub use gguf::tokenizer_keys;
+pub use gguf::{check_gguf, tokenizer_keys};
 
 use crate::base::child::Child;
 use crate::base::files::{not_made, not_read, sync_dir};

@@ -299,6 +299,11 @@ fn a_reward_model_is_refused_as_gguf_with_the_formats_that_hold_it() {
     let gguf = format("gguf").unwrap();
     let error = export(&source, gguf, &options("f16", u64::MAX), &to).unwrap_err();
     assert!(error.to_string().contains("score.weight"), "{error}");
+    // The words of every program that writes or describes such a file.
+    assert_eq!(
+        check_gguf(&source).unwrap_err().to_string(),
+        error.to_string()
+    );
     for word in ["--format hf", "--format safetensors"] {
         assert!(error.hint().contains(word), "{}", error.hint());
     }
