@@ -311,15 +311,20 @@ impl<'a, W: Write> ChatSession<'a, W> {
             prompt,
             sampling: self.options.sampling.clone(),
         })?;
-        let answer = match self.answer(asked, keyboard)? {
-            Ok(answer) => answer,
-            Err(why) => {
-                if self.converses {
-                    self.turns.pop();
-                }
-                return Ok(TurnResult::Refused(why));
-            }
+        let mut answer = Answer {
+            context: self.context,
+            ..Answer::default()
         };
+        let refused = self.answer(asked, keyboard, &mut answer);
+        if !matches!(refused, Ok(None)) {
+            self.break_off(&answer)?;
+        }
+        if let Some(why) = refused? {
+            if self.converses {
+                self.turns.pop();
+            }
+            return Ok(TurnResult::Refused(why));
+        }
         self.end(text, &answer)?;
         match (self.converses, answer.text.is_empty()) {
             (true, false) => self.turns.push(Turn::new("assistant", answer.text)),
@@ -333,16 +338,23 @@ impl<'a, W: Write> ChatSession<'a, W> {
         Ok(TurnResult::Answered)
     }
 
-    /// The answer, or why the model gives none.
+    /// Ends the line on which an error broke an answer off, so that the error has one of its own.
+    fn break_off(&mut self, answer: &Answer) -> std::io::Result<()> {
+        let shows_prompt = self.options.terminal && !self.converses;
+        let is_begun = shows_prompt || !answer.text.is_empty();
+        match is_begun && !self.options.json {
+            true => self.end_line(),
+            false => Ok(()),
+        }
+    }
+
+    /// Fills in the answer; returns why the model gives none, where it says so.
     fn answer(
         &mut self,
         asked: CommandId,
         mut keyboard: Option<&mut Keyboard>,
-    ) -> anyhow::Result<Result<Answer, Failure>> {
-        let mut answer = Answer {
-            context: self.context,
-            ..Answer::default()
-        };
+        answer: &mut Answer,
+    ) -> anyhow::Result<Option<Failure>> {
         while answer.reason.is_none() {
             let incoming = match &mut keyboard {
                 Some(keyboard) => keyboard.incoming(self.link),
@@ -354,15 +366,15 @@ impl<'a, W: Write> ChatSession<'a, W> {
             };
             match incoming {
                 Incoming::Event(envelope) => {
-                    if let Some(why) = self.take(asked, envelope.event, &mut answer)? {
-                        return Ok(Err(why));
+                    if let Some(why) = self.take(asked, envelope.event, answer)? {
+                        return Ok(Some(why));
                     }
                 }
                 Incoming::CaughtUp => {}
                 Incoming::Closed(why) => return Err(gone(why.as_deref()).into()),
             }
         }
-        Ok(Ok(answer))
+        Ok(None)
     }
 
     /// Takes one event; returns why the turn gets no answer, where it says so.
@@ -408,9 +420,6 @@ impl<'a, W: Write> ChatSession<'a, W> {
                 message,
             } if command == asked => {
                 if reason == StopReason::Failed {
-                    if !answer.text.is_empty() {
-                        self.end_line()?;
-                    }
                     return Ok(Some(Failure::user_error(sanitize(&message), "")));
                 }
                 answer.n_tokens = n_tokens;

@@ -133,6 +133,34 @@ fn failures_and_deaths_are_told_in_one_sentence() {
     );
 }
 
+/// The error stood behind the last word, in the same line, and a failure put an empty line among the objects of --json.
+#[test]
+fn an_answer_that_an_error_broke_off_ends_its_line() {
+    let death = || vec![vec![token(0, "half")]];
+    let failure = || vec![vec![token(0, "half"), end(StopReason::Failed)]];
+    for events in [death(), failure()] {
+        let heard = talked(None, events, ChatOptions::default(), &["x"]);
+        assert!(heard.result.is_err());
+        assert_eq!(heard.out, "half\n");
+    }
+    for events in [death(), failure()] {
+        let json = ChatOptions {
+            json: true,
+            ..ChatOptions::default()
+        };
+        let heard = talked(None, events, json, &["x"]);
+        assert!(heard.result.is_err());
+        assert_eq!(heard.out, "");
+    }
+    // A terminal shows the prompt of a text, which the answer would have continued.
+    let terminal = ChatOptions {
+        terminal: true,
+        ..ChatOptions::default()
+    };
+    let heard = talked(None, vec![Vec::new()], terminal, &["x"]);
+    assert_eq!(heard.out, "x\n");
+}
+
 #[test]
 fn lines_are_turns_of_one_conversation_where_the_model_has_a_template() {
     let answer = |text| vec![token(0, text), end(StopReason::Stop)];

@@ -322,7 +322,7 @@ impl Column {
         }
     }
 
-    /// Answers that are whole: those that a file of the conversation would have.
+    /// Answers that nothing more comes to: those that a file of the conversation would have.
     pub(super) fn n_answers(&self) -> usize {
         self.replies.iter().filter(|reply| reply.has_answer()).count()
     }

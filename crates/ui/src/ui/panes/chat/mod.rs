@@ -339,7 +339,8 @@ impl ChatPane {
         };
         let before = column.n_answers();
         column.apply(event, now);
-        if column.n_answers() != before {
+        // What is refused adds nothing to what was there.
+        if column.n_answers() != before && !matches!(event, Event::Rejected { .. }) {
             self.unsaved.answered();
         }
         match event {
@@ -350,10 +351,15 @@ impl ChatPane {
         }
     }
 
-    /// An engine is gone.
+    /// An engine is gone. What it had written of an answer stays.
     pub fn lost(&mut self, slot: Slot, why: &str) {
-        if let Some(column) = self.column(slot) {
-            column.lost(why);
+        let Some(column) = self.column(slot) else {
+            return;
+        };
+        let before = column.n_answers();
+        column.lost(why);
+        if column.n_answers() != before {
+            self.unsaved.answered();
         }
     }
 

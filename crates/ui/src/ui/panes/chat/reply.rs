@@ -68,9 +68,9 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Whether it is a whole answer, with text in it.
+    /// Whether there is text that nothing more comes to; also of an answer that an error ended.
     pub fn has_answer(&self) -> bool {
-        matches!(self.answer, Answer::Done(_)) && !self.text.is_empty()
+        !self.streaming() && !self.text.is_empty()
     }
 
     pub fn begin(said: String, sampling: Sampling, now: UnixMillis) -> Reply {

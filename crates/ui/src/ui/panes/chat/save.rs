@@ -2,8 +2,9 @@
 //! matter.
 
 use super::column::{Column, Conversation};
-use super::reply::Reply;
+use super::reply::{Answer, Reply};
 use crate::base::sampling::{ContextLimit, Sampling};
+use crate::base::text::one_line;
 use crate::ui::effect::SavedChat;
 use serde_json::{Value, json};
 
@@ -79,6 +80,9 @@ fn markdown(conversation: &Conversation, columns: &[&Column]) -> String {
                 out.push_str(&format!("*{}*\n\n", settings(&reply.sampling)));
             }
             out.push_str(&format!("{}\n", reply.text.trim()));
+            if let Answer::Failed(why) = &reply.answer {
+                out.push_str(&format!("\n*broken off: {}*\n", one_line(why)));
+            }
         }
     }
     out

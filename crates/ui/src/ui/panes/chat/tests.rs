@@ -453,6 +453,29 @@ fn a_saved_turn_is_what_the_model_was_asked() {
     assert!(row.get("sampling_of_answers").is_none());
 }
 
+/// The next turn was asked with it, and the file had neither.
+#[test]
+fn what_a_lost_engine_had_written_is_saved_and_not_lost_without_a_question() {
+    let mut chat = ready(&[Some("chatml")]);
+    say(&mut chat, "count");
+    chat.sent(Slot(1), Ok(3));
+    chat.apply(Slot(1), &token(3, "one two"), UnixMillis(100));
+    assert_eq!(chat.save(), None, "it is still being written");
+    assert!(!chat.unsaved.any());
+    chat.lost(Slot(1), "killed by signal 9");
+    assert!(chat.unsaved.any() && chat.confirm_quit().is_some());
+    let saved = chat.save().unwrap();
+    let row: serde_json::Value = serde_json::from_str(&saved.jsonl).unwrap();
+    assert_eq!(row["messages"][1]["content"], "one two");
+    let said = "one two\n\n*broken off: killed by signal 9*\n";
+    assert!(saved.markdown.ends_with(said), "{}", saved.markdown);
+    // Nothing was written: there is no answer.
+    let mut chat = ready(&[Some("chatml")]);
+    say(&mut chat, "count");
+    chat.lost(Slot(1), "killed");
+    assert!(chat.save().is_none() && !chat.unsaved.any());
+}
+
 #[test]
 fn a_download_is_told_and_can_be_stopped() {
     let mut chat = ChatPane::default();
