@@ -49,6 +49,8 @@ pub enum ToastScope {
     Run,
     /// What was asked for on this screen: warnings until it is left.
     Screen,
+    /// That the run is stopping: until it refuses to, or another run is there.
+    Stop,
 }
 
 #[derive(Debug)]
@@ -129,8 +131,13 @@ impl Toasts {
 
     /// Another run is on the screen, or another engine of the same one.
     pub fn run_changed(&mut self) {
-        self.list.retain(|toast| toast.about != ToastScope::Run);
+        self.list.retain(|toast| toast.about == ToastScope::Screen);
         self.screen_left();
+    }
+
+    /// The run does not stop: what said so goes.
+    pub fn not_stopping(&mut self) {
+        self.list.retain(|toast| toast.about != ToastScope::Stop);
     }
 
     /// The screen is another one: its warnings mean nothing there.
@@ -463,6 +470,7 @@ mod tests {
         add(Level::Bad, ToastScope::Run, "broken link");
         add(Level::Warn, ToastScope::Screen, "wrong value");
         add(Level::Info, ToastScope::Screen, "saved");
+        add(Level::Info, ToastScope::Stop, "stopping");
         let texts = |toasts: &Toasts| {
             toasts
                 .list
@@ -471,6 +479,8 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         toasts.screen_left();
+        assert_eq!(texts(&toasts), ["broken link", "saved", "stopping"]);
+        toasts.not_stopping();
         assert_eq!(texts(&toasts), ["broken link", "saved"]);
         toasts.run_changed();
         assert_eq!(texts(&toasts), ["saved"]);

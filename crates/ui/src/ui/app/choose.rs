@@ -5,6 +5,7 @@ use crate::run::state::Level;
 use crate::ui::effect::Effect;
 use crate::ui::msg::{Asked, Msg};
 use crate::ui::overlays::{Choice, LeaveChoice, Reply};
+use crate::ui::toasts::ToastScope;
 use crate::wire::{Command, StopWhen};
 
 impl App {
@@ -99,7 +100,7 @@ impl App {
         if leaving {
             self.leaving = QuitState::WhenStopped;
         }
-        self.toast(Level::Info, words);
+        self.toast_about(ToastScope::Stop, Level::Info, words);
         self.command(Asked::Stop, Command::Stop { when })
     }
 }

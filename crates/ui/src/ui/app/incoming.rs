@@ -206,7 +206,7 @@ impl App {
         self.asked_checkpoint |= asked == Asked::Checkpoint && refused.is_none();
         match refused {
             Some(why) => {
-                self.leaving = QuitState::No;
+                self.not_done(asked);
                 self.toast(Level::Warn, &format!("{} refused: {why}", asked.word()));
             }
             // These are followed by an event that says more.
@@ -215,6 +215,14 @@ impl App {
                 Asked::Checkpoint | Asked::Adjust | Asked::Note | Asked::Stop
             ) => {}
             None => self.toast(Level::Info, &format!("{} accepted", asked.word())),
+        }
+    }
+
+    /// What was asked for does not happen.
+    fn not_done(&mut self, asked: Asked) {
+        self.leaving = QuitState::No;
+        if asked == Asked::Stop {
+            self.toasts.not_stopping();
         }
     }
 
@@ -319,7 +327,7 @@ impl App {
                 self.pending.push((*id, asked));
             }
             Err(why) => {
-                self.leaving = QuitState::No;
+                self.not_done(asked);
                 self.toast(Level::Warn, &format!("{} not sent: {why}", asked.word()));
             }
         }

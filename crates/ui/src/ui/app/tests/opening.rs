@@ -114,3 +114,26 @@ fn a_start_that_is_refused_leads_back_to_the_editor_with_its_edits() {
     });
     assert!(bench.app.overlays.is_empty());
 }
+
+/// The announcement stood beside the refusal.
+#[test]
+fn a_stop_that_is_refused_is_no_longer_announced() {
+    let mut bench = Bench::new();
+    let slot = bench.live();
+    bench.press("shift-s c");
+    let announced = "stopping after a checkpoint";
+    let picture = bench.picture(120, 40);
+    assert!(picture.contains(announced), "{picture}");
+    bench.msg(Msg::Sent {
+        slot,
+        asked: Asked::Stop,
+        result: Ok(77),
+    });
+    bench.event(Event::Rejected {
+        id: 77,
+        why: "the disk is full".into(),
+    });
+    let picture = bench.picture(120, 40);
+    assert!(picture.contains("stop refused: the disk is full"), "{picture}");
+    assert!(!picture.contains(announced), "{picture}");
+}

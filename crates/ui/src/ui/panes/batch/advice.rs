@@ -221,7 +221,6 @@ impl BatchPane {
             settings: words.map(str::to_string).collect(),
         };
         self.branch = Some(plan.clone());
-        let told = Request::Toast(Level::Info, "checking the branch".into());
-        vec![told, Request::Do(Effect::PlanBranch { run_dir, plan })]
+        vec![Request::Do(Effect::PlanBranch { run_dir, plan })]
     }
 }

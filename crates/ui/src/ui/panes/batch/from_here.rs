@@ -92,7 +92,8 @@ impl BatchPane {
                     run_dir,
                     plan: plan.clone(),
                 };
-                vec![toast("checking the branch"), Request::Do(effect)]
+                // What opens says that it is being checked, until it is.
+                vec![Request::Do(effect)]
             }
             ("planned", _) if text == "start" => {
                 let (Some(plan), Some(run_dir)) = (self.branch.take(), self.run.clone()) else {

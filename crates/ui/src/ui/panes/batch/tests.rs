@@ -248,7 +248,7 @@ fn a_live_run_goes_back_and_any_run_branches() {
         settings: vec!["lr=1e-4".into()],
     };
     assert!(
-        matches!(&planned[..], [_, Request::Do(Effect::PlanBranch { plan: asked, .. })] if *asked == plan),
+        matches!(&planned[..], [Request::Do(Effect::PlanBranch { plan: asked, .. })] if *asked == plan),
         "{planned:?}"
     );
     let lines = [
@@ -414,4 +414,6 @@ fn advice_of_findings_is_followed_in_the_run_or_in_a_branch() {
     let word = Answer::Text("branch 20 dropout=0.1".into());
     let planned = format!("{:?}", pane.answered("advice", word, &mut around.context()));
     assert!(planned.contains("PlanBranch") && planned.contains("dropout=0.1"), "{planned}");
+    // The box of what opens says that it is checked, and goes with the result; a toast stayed beside the result.
+    assert!(!planned.contains("Toast"), "{planned}");
 }
