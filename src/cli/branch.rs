@@ -307,6 +307,7 @@ impl Branch {
             None => format!("{parent} again, from the start"),
         }];
         for (key, value) in &self.moved {
+            let value = spec::shown(&(*value).into());
             lines.push(format!(
                 "  {key} was set to {value} while {parent} ran; the branch takes the value given for it"
             ));

@@ -117,6 +117,15 @@ pub fn reward(x: f64) -> String {
     }
 }
 
+/// How much of a prompt was read for an answer: `prompt 36`; `read 31 of 532 tokens` where the rest was cached, lies beyond the
+/// context or was not reached.
+pub fn prompt_read(read: u64, of: u64) -> String {
+    match read == of {
+        true => format!("prompt {}", grouped(of)),
+        false => format!("read {} of {}", grouped(read), counted(of, "token")),
+    }
+}
+
 /// `0:38`, `12:05`, `3:20:00`, `2d 4h`
 pub fn duration(d: Duration) -> String {
     let s = d.as_secs();

@@ -42,17 +42,14 @@ impl Answer {
         )
     }
 
-    /// `8 tokens · 62 tok/s · prompt of 5 at 310 tok/s`; `read 31 of 532 tokens at 310 tok/s` if the rest was cached, or
+    /// `8 tokens · 62 tok/s · prompt 5 at 310 tok/s`; `read 31 of 532 tokens at 310 tok/s` if the rest was cached, or
     /// beyond the context.
     pub fn figures(&self) -> String {
         let (prefill, decode) = self.speeds();
         let at = |rate: Option<f64>| rate.map(|r| format!("{} tok/s", human::short(r)));
         let writing = at(decode).map(|r| format!(" · {r}")).unwrap_or_default();
         let reading = at(prefill).map(|r| format!(" at {r}")).unwrap_or_default();
-        let prompt = match (self.read_tokens(), self.prompt_tokens) {
-            (read, all) if read == all => format!("prompt of {all}"),
-            (read, all) => format!("read {read} of {all} tokens"),
-        };
+        let prompt = human::prompt_read(self.read_tokens(), self.prompt_tokens);
         let tokens = human::counted(self.n_tokens, "token");
         format!("{tokens}{writing} · {prompt}{reading}")
     }

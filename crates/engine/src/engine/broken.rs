@@ -2,6 +2,7 @@
 
 use super::EngineJob;
 use super::checkpoint::store;
+use crate::base::human;
 use std::any::Any;
 use std::path::Path;
 
@@ -30,8 +31,9 @@ pub(super) fn non_finite(broken: &NonFinite, checkpoints: &Path) -> String {
         ),
         None => "no checkpoint was saved yet".into(),
     };
+    let lr = human::number(lr);
     format!(
-        "{what} became {value} at step {step} (learning rate {lr:.3e}); {kept}. Most often the learning rate is too high: \
+        "{what} became {value} at step {step} (learning rate {lr}); {kept}. Most often the learning rate is too high: \
          try half of it, a longer warm-up, or a smaller train.clip_norm; rescue.policy=act does the first automatically"
     )
 }

@@ -6,13 +6,14 @@ mod epsilon;
 mod frozen;
 mod length;
 
+use super::draft::shown;
 use super::issue::{Issue, Origins};
 use super::presets::{SpecSources, neighbours};
 use super::{RunConfig, embed_corpora};
 use crate::base::near::{did_you_mean, nearest, within};
 use crate::base::paths::{is_yaml, not_found_hint};
 use crate::base::text::one_line;
-use crate::base::{human, ssh};
+use crate::base::ssh;
 use crate::data::Unit;
 use crate::data::source::{is_data_file, is_description, saved_as_arrow};
 use crate::data::tokenizer::TokenizerConfig;
@@ -330,10 +331,14 @@ fn learning_rate(config: &RunConfig, judge: &mut IssueCollector) {
         judge.want(
             min_lr <= lr,
             &[&path("min_lr"), &format!("optimizer.{word}.lr")],
-            format!("min_lr {min_lr} is above the peak lr {lr}"),
+            format!(
+                "min_lr {} is above the peak lr {}",
+                shown(&min_lr.into()),
+                shown(&lr.into())
+            ),
             format!(
                 "use min_lr {}, a tenth of the peak, or remove it",
-                human::number(lr / 10.0)
+                shown(&(lr / 10.0).into())
             ),
         );
     }

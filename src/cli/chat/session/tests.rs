@@ -293,7 +293,7 @@ fn what_lies_beyond_the_context_is_neither_read_nor_cached() {
     assert!(
         answer(60, 0)
             .figures()
-            .contains("prompt of 60 at 120 tok/s")
+            .contains("prompt 60 at 120 tok/s")
     );
 }
 

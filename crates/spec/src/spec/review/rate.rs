@@ -52,7 +52,8 @@ fn optimizers_own(subject: &Subject<'_>) -> Option<Finding> {
             Some(poor(
                 "optimizer",
                 format!(
-                    "lr {lr} with Muon's original scale moves weights by less than 1e-5 a step"
+                    "lr {} with Muon's original scale moves weights by less than 1e-5 a step",
+                    said(lr)
                 ),
                 format!(
                     "{}, or -s optimizer.muon.scale=match_rms",

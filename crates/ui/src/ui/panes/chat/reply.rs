@@ -59,8 +59,11 @@ pub struct Reply {
     pub command: Option<CommandId>,
     /// What the model read, and its tokens.
     pub prompt: Option<(String, u64)>,
-    /// Tokens of the prompt that are read by now.
+    /// Tokens of the prompt that are read by now, those that were kept of an earlier prompt among them.
     pub read: u64,
+    /// When the prompt went to the model; tokens a second of reading it, by the newest report.
+    prompted: Option<UnixMillis>,
+    reading_rate: Option<f64>,
     /// Time of the first token, and of the newest.
     first: Option<UnixMillis>,
     newest: UnixMillis,
@@ -83,6 +86,8 @@ impl Reply {
             command: None,
             prompt: None,
             read: 0,
+            prompted: None,
+            reading_rate: None,
             first: None,
             newest: now,
             n_tokens: 0,
@@ -120,8 +125,16 @@ impl Reply {
                 text,
                 prompt_tokens,
                 ..
-            } => self.prompt = Some((text.clone(), *prompt_tokens)),
-            Event::PromptRead { tokens, .. } => self.read = *tokens,
+            } => {
+                self.prompt = Some((text.clone(), *prompt_tokens));
+                self.prompted = Some(now);
+            }
+            Event::PromptRead { tokens, kept, .. } => {
+                self.read = *tokens;
+                let seconds = self.prompted.map_or(0.0, |from| now.since(from).as_secs_f64());
+                let new = tokens.saturating_sub(*kept) as f64;
+                self.reading_rate = (seconds > 0.0).then(|| new / seconds);
+            }
             Event::Token {
                 text,
                 logprob,
@@ -173,6 +186,12 @@ impl Reply {
                 entropy,
             });
         }
+    }
+
+    /// Tokens a second of reading the prompt, while that is under way and once a report of it came.
+    pub fn reading_rate(&self) -> Option<f64> {
+        let reads = self.streaming() && self.n_tokens == 0;
+        self.reading_rate.filter(|_| reads)
     }
 
     /// Tokens a second of writing; `None` before the second token.

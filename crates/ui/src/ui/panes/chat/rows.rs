@@ -160,30 +160,23 @@ fn foot(column: &Column, reply: &Reply, look: Look) -> Vec<Line<'static>> {
             return note(&why, Meaning::Bad, look);
         }
         Answer::Streaming if reply.n_tokens() == 0 => match &reply.prompt {
-            Some((_, tokens)) => vec![match reply.read {
-                0 => format!("reads {}", human::counted(*tokens, "token")),
-                read => has_read(read, *tokens),
-            }],
+            Some((_, tokens)) => vec![reading(reply.read, *tokens)],
             None => vec!["asked".into()],
         },
         // It was stopped before the prompt was read to its end.
         Answer::Done(done) if done.n_tokens == 0 && done.reason == StopReason::Cancelled => {
-            let words = [has_read(reply.read, done.prompt_tokens), end_of(done, look.keymap)];
+            let words = [human::prompt_read(reply.read, done.prompt_tokens), end_of(done, look.keymap)];
             return note(&words.join(&format!(" {dot} ")), Meaning::Muted, look);
         }
         Answer::Streaming => vec![human::counted(reply.n_tokens(), "token")],
         Answer::Done(done) => vec![human::counted(done.n_tokens, "token")],
     };
     let rate = |rate: f64| format!("{} tok/s", human::short(rate));
-    words.extend(reply.decode_rate().map(rate));
+    words.extend(reply.reading_rate().or_else(|| reply.decode_rate()).map(rate));
     if let Answer::Done(done) = &reply.answer {
         let context = column.about.as_ref().map_or(u64::MAX, |about| about.context);
         let at = reply.prefill_rate(context).map(|r| format!(" at {}", rate(r)));
-        let prompt = human::grouped(done.prompt_tokens);
-        let prompt = match done.read_tokens(context) {
-            read if read == done.prompt_tokens => format!("prompt {prompt}"),
-            read => format!("read {} of {prompt}", human::grouped(read)),
-        };
+        let prompt = human::prompt_read(done.read_tokens(context), done.prompt_tokens);
         words.push(format!("{prompt}{}", at.unwrap_or_default()));
         words.push(end_of(done, look.keymap));
     }
@@ -193,9 +186,13 @@ fn foot(column: &Column, reply: &Reply, look: Look) -> Vec<Line<'static>> {
     note(&words.join(&format!(" {dot} ")), Meaning::Muted, look)
 }
 
-fn has_read(read: u64, of: u64) -> String {
-    let (read, of) = (human::grouped(read), human::grouped(of));
-    format!("has read {read} of {of} tokens")
+/// `reading the prompt: 4,884 tokens`, `reading the prompt: 536 of 4,884 tokens`
+fn reading(read: u64, of: u64) -> String {
+    let so_far = match read {
+        0 => String::new(),
+        read => format!("{} of ", human::grouped(read)),
+    };
+    format!("reading the prompt: {so_far}{}", human::counted(of, "token"))
 }
 
 fn end_of(done: &Done, keymap: &Keymap) -> String {

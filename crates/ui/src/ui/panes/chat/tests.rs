@@ -236,9 +236,6 @@ fn a_turn_that_was_stopped_while_it_was_read_stays_and_the_foot_tells_what_was_r
         reason: StopReason::Cancelled,
         message: String::new(),
     };
-    for event in [prompted, read, cut] {
-        chat.apply(Slot(1), &event, UnixMillis(1));
-    }
     let theme = crate::ui::theme::Theme::ansi();
     let keymap = crate::ui::keymap::Keymap::embedded();
     let look = rows::Look {
@@ -252,8 +249,17 @@ fn a_turn_that_was_stopped_while_it_was_read_stays_and_the_foot_tells_what_was_r
         let rows = rows::rows(&chat.columns[0], &chat.conversation, look, 50);
         rows.iter().map(|row| row.to_string() + "\n").collect::<String>()
     };
+    let steps = [
+        (prompted, 1_000, "reading the prompt: 4,884 tokens\n"),
+        (read, 1_500, "reading the prompt: 536 of 4,884 tokens · 1.02k tok/s\n"),
+        (cut, 2_000, "stopped"),
+    ];
+    for (event, millis, told) in steps {
+        chat.apply(Slot(1), &event, UnixMillis(millis));
+        assert!(foot(&chat).contains(told), "{}", foot(&chat));
+    }
     let told = foot(&chat);
-    assert!(told.contains("has read 536 of 4,884 tokens"), "{told}");
+    assert!(told.contains("read 536 of 4,884 tokens · stopped"), "{told}");
     assert!(!told.contains("4,860"), "{told}");
     let sent = say(&mut chat, "and a question");
     assert_eq!(turns(&sent[0]), [pair("user", "a long text\n\nand a question")]);
