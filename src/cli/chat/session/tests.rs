@@ -290,11 +290,7 @@ fn what_lies_beyond_the_context_is_neither_read_nor_cached() {
             .figures()
             .contains("read 20 of 60 tokens at 40 tok/s")
     );
-    assert!(
-        answer(60, 0)
-            .figures()
-            .contains("prompt 60 at 120 tok/s")
-    );
+    assert!(answer(60, 0).figures().contains("prompt 60 at 120 tok/s"));
 }
 
 #[test]

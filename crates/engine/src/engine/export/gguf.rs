@@ -152,8 +152,9 @@ mod tests {
             .unwrap()
             .with_marks(marks)
             .unwrap();
-        let source =
-            format!("{{% for m in messages %}}{{{{ m.role }}}}: {{{{ m.content }}}}{end}{{% endfor %}}");
+        let source = format!(
+            "{{% for m in messages %}}{{{{ m.role }}}}: {{{{ m.content }}}}{end}{{% endfor %}}"
+        );
         let template = Template::from_jinja("t", &source)
             .unwrap()
             .with_variable("eos_token", eos);

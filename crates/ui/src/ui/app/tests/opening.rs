@@ -134,6 +134,9 @@ fn a_stop_that_is_refused_is_no_longer_announced() {
         why: "the disk is full".into(),
     });
     let picture = bench.picture(120, 40);
-    assert!(picture.contains("stop refused: the disk is full"), "{picture}");
+    assert!(
+        picture.contains("stop refused: the disk is full"),
+        "{picture}"
+    );
     assert!(!picture.contains(announced), "{picture}");
 }
