@@ -249,10 +249,15 @@ impl Remote {
     }
 
     fn send(&mut self, part: &str, values: &[f32], steps: u64) -> Result<()> {
+        self.send_parts(part, [values, &[]], steps)
+    }
+
+    /// The same of a buffer whose values lie in two places.
+    fn send_parts(&mut self, part: &str, values: [&[f32]; 2], steps: u64) -> Result<()> {
         let ask = json!({"type": "load", "part": part, "steps": steps});
         self.with_workers(|workers| {
             workers.send_each(|_| Frame::new(ask.clone()))?;
-            for piece in pieces(values) {
+            for piece in values.into_iter().flat_map(pieces) {
                 workers.send_to(0, &piece)?;
             }
             workers.answers(None, &mut || false, &mut |_| {})
@@ -275,11 +280,11 @@ impl Remote {
     /// # Errors
     /// They cannot.
     pub fn put_reference(&mut self, model: &Model, policy: &Model) -> Result<()> {
-        let mut weights = policy.params().read_weights(<[f32]>::to_vec)?;
-        model
-            .params()
-            .read_weights(|base| weights[..base.len()].copy_from_slice(base))?;
-        self.send("weights", &weights, 0)?;
+        // As they lie there, too; adapters come after the base.
+        let (base, all) = (model.params(), policy.params());
+        base.read_weights(|base| {
+            all.read_weights(|all| self.send_parts("weights", [base, &all[base.len()..]], 0))
+        })???;
         self.copy = CopyState::Ahead;
         self.keep_reference()
     }

@@ -195,7 +195,11 @@ impl Models {
     /// Weights that cannot be copied.
     pub fn anchor(&mut self) -> Result<(), EngineError> {
         match (&mut self.reference, &mut self.remote) {
-            (Reference::Frozen(model), _) => **model = self.policy.frozen_copy()?,
+            (Reference::Frozen(_), _) => {
+                // The old one goes first: beside it a second copy may not fit.
+                self.reference = Reference::None;
+                self.reference = Reference::Frozen(Box::new(self.policy.frozen_copy()?));
+            }
             (Reference::FrozenThere(model), Some(remote)) => {
                 remote.push(&self.policy)?;
                 remote.pull_weights(&mut self.policy)?;
@@ -229,6 +233,8 @@ impl Models {
         match (&mut self.reference, &mut self.remote) {
             (Reference::Frozen(model), _) => read(model)?,
             (Reference::FrozenThere(kept), Some(remote)) => {
+                // As in `anchor`.
+                *kept = None;
                 let mut model = self.policy.frozen_copy()?;
                 read(&mut model)?;
                 remote.put_reference(&model, &self.policy)?;

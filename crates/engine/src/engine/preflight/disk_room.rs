@@ -39,12 +39,15 @@ pub fn checkpoint(spec: &RunSpec, state: &TrainState, links: bool) -> Checkpoint
         let params = critic.params();
         all(params) + spec.optimizer.saved_bytes(params.infos())
     });
-    let anchor = match &state.models.reference {
-        Reference::Frozen(model) if spec.rollout.cold_start_steps > 0 => all(model.params()),
-        _ => 0,
-    };
     let policy = &state.models.policy;
     let params = policy.params();
+    // A copy of the base, whoever computes with it.
+    let anchor = match &state.models.reference {
+        Reference::Frozen(_) | Reference::FrozenThere(_) if spec.rollout.cold_start_steps > 0 => {
+            held_bytes(params, params.base())
+        }
+        _ => 0,
+    };
     let shared = match params.base_is_frozen() && links {
         true => held_bytes(params, params.base()),
         false => 0,
@@ -99,6 +102,27 @@ fn judge(free: u64, one: CheckpointSize, kept: Kept) -> Finding {
 mod tests {
     use super::*;
     use crate::base::finding::Status;
+    use crate::data::DataEnv;
+    use crate::spec::{SpecSources, load};
+
+    /// Ranks keep the reference until a cold start has moved it, and its file was left out.
+    #[test]
+    fn a_reference_after_a_cold_start_has_a_file_whoever_computes_with_it() {
+        let words = ["rollout.cold_start_steps=2", "method.grpo.beta=0.1"].map(String::from);
+        let loaded = load("grpo-sort", &words, &SpecSources::default()).unwrap();
+        let spec = loaded.spec;
+        let data = spec.open_data(&DataEnv::default()).unwrap();
+        let mut state = TrainState::fresh(&spec, &data).unwrap();
+        let copy = Box::new(state.models.policy.frozen_copy().unwrap());
+        let copied = held_bytes(copy.params(), copy.params().infos());
+        let mut bytes = |reference| {
+            state.models.reference = reference;
+            checkpoint(&spec, &state, true).own
+        };
+        let alone = bytes(Reference::None);
+        assert_eq!(bytes(Reference::Frozen(copy)), alone + copied);
+        assert_eq!(bytes(Reference::FrozenThere(None)), alone + copied);
+    }
 
     #[test]
     fn a_fifth_more_than_needed_is_asked_for() {
