@@ -43,6 +43,22 @@ pub struct SpecialTokens {
     pub pad: Option<u32>,
 }
 
+/// Tokens at which llama.cpp ends an answer for their text alone (src/llama-vocab.cpp, `special_eog_ids`): its converter names one
+/// stop token of several. Left out are those that it takes back for some models, which the keys name where they end a text.
+const ENDS_BY_TEXT: [&str; 11] = [
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|eom_id|>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<end_of_utterance>",
+];
+
 /// Tensors that are derived from the metadata, or repeat it.
 const NOT_WEIGHTS: [&str; 1] = ["rope_freqs.weight"];
 
@@ -131,6 +147,19 @@ impl GgufModel {
             ends: ["eos", "eot", "eom"].into_iter().filter_map(id).collect(),
             pad: id("padding"),
         }
+    }
+
+    /// Tokens that end an answer: those of the keys, and those that llama.cpp knows by their text.
+    pub fn answer_ends(&self) -> Vec<u32> {
+        let mut ends = self.special_tokens().ends;
+        let tokens = self.head.metadata.strings("tokenizer.ggml.tokens");
+        let known = tokens.unwrap_or_default().iter().zip(0..);
+        for (_, id) in known.filter(|(token, _)| ENDS_BY_TEXT.contains(&token.as_str())) {
+            if !ends.contains(&id) {
+                ends.push(id);
+            }
+        }
+        ends
     }
 
     /// Bytes of weights by number format, largest first.

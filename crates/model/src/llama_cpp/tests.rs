@@ -358,6 +358,28 @@ fn models_unsupported_by_llama_cpp_are_rejected() {
     assert!(error.to_string().contains("--dequantize"), "{error}");
 }
 
+/// llama.cpp's converter names `<|im_end|>` of Qwen2.5 Instruct alone, and answers ran on behind `<|endoftext|>`.
+#[test]
+fn answers_end_at_the_tokens_of_the_keys_and_at_those_known_by_their_text() {
+    use crate::gguf::{Array, Value};
+    let texts = ["a", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "</s>"].map(String::from);
+    let keys = [
+        (
+            "tokenizer.ggml.tokens".to_string(),
+            Value::Array(Array::Strings(texts.to_vec())),
+        ),
+        ("tokenizer.ggml.eos_token_id".into(), Value::Unsigned(3)),
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.gguf");
+    let mut bytes = Vec::new();
+    write(&random(&llama()), Kind::F32, "", &keys, &mut bytes).unwrap();
+    std::fs::write(&path, bytes).unwrap();
+    let file = GgufModel::open(&path).unwrap();
+    assert_eq!(file.special_tokens().ends, [3]);
+    assert_eq!(file.answer_ends(), [3, 1]);
+}
+
 #[test]
 fn converted_features_are_noted() {
     let windowed = ModelConfig {

@@ -391,7 +391,7 @@ impl ModelSource {
     pub fn ends(&self) -> Vec<u32> {
         match self {
             ModelSource::Folder(folder) => folder.ends(),
-            ModelSource::Gguf(file) => file.special_tokens().ends,
+            ModelSource::Gguf(file) => file.answer_ends(),
         }
     }
 
