@@ -17,6 +17,8 @@ use std::cell::RefCell;
 const CHUNK: usize = 64;
 /// Keys whose scores are computed together.
 const QUAD: usize = 4;
+/// Query heads that are scored against the same keys at once.
+const MEMBERS: usize = 4;
 /// Columns of values whose sums stay in registers.
 const COLUMNS: usize = 4 * LINE;
 /// How many keys ahead to prefetch.
@@ -123,71 +125,88 @@ unsafe fn one_chunk_with<V: Vector>(
     let rows = (kv * token.capacity + first) * d..(kv * token.capacity + first + n) * d;
     let (keys, values) = (&token.keys[rows.clone()], &token.values[rows]);
     let queries = &token.q[kv * group * d..][..group * d];
-    let scale = sizes.scores.scale(d);
-    let parts = part.chunks_exact_mut(Part::width(d));
-    for (member, (q, part)) in queries.chunks_exact(d).zip(parts).enumerate() {
-        let mut scores = [0.0; CHUNK];
-        let scores = &mut scores[..n];
+    let distance = (token.to - 1 - first) as isize;
+    let width = Part::width(d);
+    let parts = part.chunks_mut(MEMBERS * width);
+    for (at, (queries, parts)) in queries.chunks(MEMBERS * d).zip(parts).enumerate() {
+        let mut scores = [[0.0; CHUNK]; MEMBERS];
+        let scores = &mut scores[..queries.len() / d];
+        let scale = sizes.scores.scale(d);
         // SAFETY: guaranteed by the caller.
         unsafe {
-            match member {
-                0 => score::<V, true>(scores, q, (keys, values), scale),
-                _ => score::<V, false>(scores, q, (keys, values), scale),
+            match at {
+                0 => score::<V, true>(scores, queries, (keys, values), scale),
+                _ => score::<V, false>(scores, queries, (keys, values), scale),
             }
         }
-        if !sizes.scores.is_plain() {
-            let distance = (token.to - 1 - first) as isize;
-            sizes.scores.finish(kv * group + member, distance, scores);
-        }
-        let (constants, weighted) = part.split_at_mut(LINE);
-        // SAFETY: guaranteed by the caller.
-        unsafe {
-            (constants[0], constants[1]) = to_weights::<V>(scores);
-            blend::<V>(&mut weighted[..d], scores, values);
+        let parts = parts.chunks_exact_mut(width);
+        for (member, (scores, part)) in scores.iter_mut().zip(parts).enumerate() {
+            let scores = &mut scores[..n];
+            if !sizes.scores.is_plain() {
+                let h = kv * group + at * MEMBERS + member;
+                sizes.scores.finish(h, distance, scores);
+            }
+            let (constants, weighted) = part.split_at_mut(LINE);
+            // SAFETY: guaranteed by the caller.
+            unsafe {
+                (constants[0], constants[1]) = to_weights::<V>(scores);
+                blend::<V>(&mut weighted[..d], scores, values);
+            }
         }
     }
 }
 
-/// scores_j = scale · q · k_j for the keys (n, d). With `FETCH` the values and later keys are prefetched.
+/// For each of the queries (members, d): scores_j = scale · q · k_j for the keys (n, d). With `FETCH` the values and later keys
+/// are prefetched.
 #[inline(always)]
 unsafe fn score<V: Vector, const FETCH: bool>(
-    scores: &mut [f32],
-    q: &[f32],
+    scores: &mut [[f32; CHUNK]],
+    queries: &[f32],
     (keys, values): (&[f32], &[f32]),
     scale: f32,
 ) {
-    let (n, d) = (scores.len(), q.len());
-    let whole = d / LINE * LINE;
+    let d = queries.len() / scores.len();
+    let n = keys.len() / d;
     for first in (0..n).step_by(QUAD) {
         if FETCH {
             fetch::at(keys.as_ptr().wrapping_add((first + AHEAD) * d), QUAD * d);
             fetch::at(values.as_ptr().wrapping_add(first * d), QUAD * d);
         }
         // A last incomplete quad repeats the last key.
-        let rows: [&[f32]; QUAD] =
-            std::array::from_fn(|j| &keys[(first + j).min(n - 1) * d..][..d]);
-        // SAFETY: guaranteed by the caller; whole lines of rows of d numbers, then those that are left.
-        unsafe {
-            let mut sums = [Lanes::<V>::all(0.0); QUAD];
-            for at in (0..whole).step_by(V::LANES) {
-                let q = V::load(q.as_ptr().add(at));
-                for (sum, row) in sums.iter_mut().zip(rows) {
-                    let sum = sum.at(at);
-                    *sum = q.fused(V::load(row.as_ptr().add(at)), *sum);
-                }
-            }
-            for at in (whole..d).step_by(V::LANES) {
-                let q = V::load_first(q.as_ptr().add(at), d - at);
-                for (sum, row) in sums.iter_mut().zip(rows) {
-                    let sum = sum.at(at);
-                    *sum = q.fused(V::load_first(row.as_ptr().add(at), d - at), *sum);
-                }
-            }
-            let totals = Lanes::totals(sums);
-            for (score, total) in scores[first..].iter_mut().zip(totals) {
-                *score = scale * total;
+        let rows = std::array::from_fn(|j| &keys[(first + j).min(n - 1) * d..][..d]);
+        for (scores, q) in scores.iter_mut().zip(queries.chunks_exact(d)) {
+            // SAFETY: guaranteed by the caller; the rows have d numbers.
+            let products = unsafe { products::<V>(q, rows) };
+            for (score, product) in scores[first..n].iter_mut().zip(products) {
+                *score = scale * product;
             }
         }
+    }
+}
+
+/// The dot products of `q` with rows of the same length.
+#[inline(always)]
+unsafe fn products<V: Vector>(q: &[f32], rows: [&[f32]; QUAD]) -> [f32; QUAD] {
+    let d = q.len();
+    let whole = d / LINE * LINE;
+    // SAFETY: guaranteed by the caller; whole lines, then the numbers that are left.
+    unsafe {
+        let mut sums = [Lanes::<V>::all(0.0); QUAD];
+        for at in (0..whole).step_by(V::LANES) {
+            let q = V::load(q.as_ptr().add(at));
+            for (sum, row) in sums.iter_mut().zip(rows) {
+                let sum = sum.at(at);
+                *sum = q.fused(V::load(row.as_ptr().add(at)), *sum);
+            }
+        }
+        for at in (whole..d).step_by(V::LANES) {
+            let q = V::load_first(q.as_ptr().add(at), d - at);
+            for (sum, row) in sums.iter_mut().zip(rows) {
+                let sum = sum.at(at);
+                *sum = q.fused(V::load_first(row.as_ptr().add(at), d - at), *sum);
+            }
+        }
+        Lanes::totals(sums)
     }
 }
 
