@@ -8,21 +8,22 @@
 use super::Sizes;
 use crate::fetch;
 use crate::lanes::{Buffer, LINE, Lanes, Vector, widest};
-use crate::math::{exp, max};
+use crate::math::exp;
 use crate::simd::multiversion;
 use crate::threads::{self, SharedSlice};
 use std::cell::RefCell;
 
-/// Keys per chunk: with head_dim 64 in f32 its keys and values are 32 KiB, an L1 cache.
-const CHUNK: usize = 64;
+/// Keys per chunk: with head_dim 64 its keys and values are 16 KiB, so that the next chunk's keys fit beside them into an L1 cache
+/// of 32 KiB.
+const CHUNK: usize = 32;
 /// Keys whose scores are computed together.
 const QUAD: usize = 4;
 /// Query heads that are scored against the same keys at once.
 const MEMBERS: usize = 4;
 /// Columns of values whose sums stay in registers.
 const COLUMNS: usize = 4 * LINE;
-/// How many keys ahead to prefetch.
-const AHEAD: usize = 16;
+/// Tasks for each thread. Each is a run of chunks, so that a thread can prefetch its next one.
+const TASKS_PER_THREAD: usize = 4;
 
 /// A new token and what it attends to.
 #[derive(Clone, Copy)]
@@ -69,19 +70,32 @@ pub(super) fn forward(sizes: Sizes, tokens: &[Token], out: &mut [f32]) {
     let width = group * Part::width(d);
     let chunks = tokens.iter().map(Token::chunks).max().unwrap_or(0);
     let keys = tokens.iter().map(|token| token.to - token.from).max();
-    let n_tasks = tokens.len() * n_kv_head * chunks;
+    let n = tokens.len() * n_kv_head * chunks;
     // Taken, not borrowed: a thread that waits for others may meanwhile run another pass.
     let mut buffer = PARTS.take();
-    let parts = SharedSlice::new(&mut buffer.get(n_tasks * width)[..n_tasks * width]);
+    let parts = SharedSlice::new(&mut buffer.get(n * width)[..n * width]);
     let cost = 4 * group * d * CHUNK.min(keys.unwrap_or(0));
-    threads::tasks(n_tasks, cost, |task| {
-        let (unit, chunk) = (task / chunks, task % chunks);
-        let (token, kv) = (&tokens[unit / n_kv_head], unit % n_kv_head);
-        if chunk < token.chunks() {
-            // SAFETY: each task owns its part; the level guarantees the instructions.
+    let run = n.div_ceil(TASKS_PER_THREAD * rayon::current_num_threads());
+    let place = |at: usize| {
+        let (unit, chunk) = (at / chunks, at % chunks);
+        let token = &tokens[unit / n_kv_head];
+        (chunk < token.chunks()).then(|| Chunk::new(token, d, unit % n_kv_head, chunk))
+    };
+    threads::tasks(n.div_ceil(run.max(1)), run * cost, |task| {
+        let end = n.min((task + 1) * run);
+        for at in task * run..end {
+            let Some(chunk) = place(at) else { continue };
+            let next = (at + 1 < end).then(|| place(at + 1)).flatten();
+            // SAFETY: each chunk has its own part; the level guarantees the instructions.
             unsafe {
-                let part = parts.range(task * width..(task + 1) * width);
-                one_chunk(false, &sizes, token, (kv, chunk), part);
+                let part = parts.range(at * width..(at + 1) * width);
+                one_chunk(
+                    false,
+                    &sizes,
+                    &chunk,
+                    next.map_or(&[], |next| next.keys),
+                    part,
+                );
             }
         }
     });
@@ -103,83 +117,126 @@ pub(super) fn forward(sizes: Sizes, tokens: &[Token], out: &mut [f32]) {
     PARTS.set(buffer);
 }
 
-widest! {
-    fn one_chunk(pairs, sizes: &Sizes<'_>, token: &Token<'_>, at: (usize, usize), part: &mut [f32]) = one_chunk_with
+/// Some keys and values of one key/value head, and the token that attends to them.
+struct Chunk<'a> {
+    token: &'a Token<'a>,
+    kv: usize,
+    /// The first key's row in the cache.
+    first: usize,
+    /// (n, head_dim) each.
+    keys: &'a [f32],
+    values: &'a [f32],
 }
 
-/// Fills `part` with the results of a chunk for the query heads of key/value head `kv`.
+impl<'a> Chunk<'a> {
+    fn new(token: &'a Token<'a>, head_dim: usize, kv: usize, chunk: usize) -> Self {
+        let first = token.from + chunk * CHUNK;
+        let n = CHUNK.min(token.to - first);
+        let rows = kv * token.capacity + first;
+        let rows = rows * head_dim..(rows + n) * head_dim;
+        Chunk {
+            token,
+            kv,
+            first,
+            keys: &token.keys[rows.clone()],
+            values: &token.values[rows],
+        }
+    }
+}
+
+widest! {
+    fn one_chunk(pairs, sizes: &Sizes<'_>, chunk: &Chunk<'_>, next_keys: &[f32], part: &mut [f32]) = one_chunk_with
+}
+
+/// Fills `part` with the results of a chunk for the query heads of its key/value head. Values are prefetched while scores are
+/// computed, and the next chunk's keys while values are added.
 ///
 /// # Safety
 /// The machine must have V's instructions.
 #[inline(always)]
 unsafe fn one_chunk_with<V: Vector>(
     sizes: &Sizes<'_>,
-    token: &Token<'_>,
-    (kv, chunk): (usize, usize),
+    chunk: &Chunk<'_>,
+    next_keys: &[f32],
     part: &mut [f32],
 ) {
     let d = sizes.heads.head_dim;
     let group = sizes.heads.n_head / sizes.heads.n_kv_head;
-    let first = token.from + chunk * CHUNK;
-    let n = CHUNK.min(token.to - first);
-    let rows = (kv * token.capacity + first) * d..(kv * token.capacity + first + n) * d;
-    let (keys, values) = (&token.keys[rows.clone()], &token.values[rows]);
-    let queries = &token.q[kv * group * d..][..group * d];
-    let distance = (token.to - 1 - first) as isize;
+    let queries = &chunk.token.q[chunk.kv * group * d..][..group * d];
+    let n = chunk.keys.len() / d;
+    let scale = sizes.scores.scale(d);
+    let distance = (chunk.token.to - 1 - chunk.first) as isize;
     let width = Part::width(d);
+    let mut next = Ahead::new(next_keys, group * n);
     let parts = part.chunks_mut(MEMBERS * width);
     for (at, (queries, parts)) in queries.chunks(MEMBERS * d).zip(parts).enumerate() {
         let mut scores = [[0.0; CHUNK]; MEMBERS];
         let scores = &mut scores[..queries.len() / d];
-        let scale = sizes.scores.scale(d);
+        let values = if at == 0 { chunk.values } else { &[] };
         // SAFETY: guaranteed by the caller.
-        unsafe {
-            match at {
-                0 => score::<V, true>(scores, queries, (keys, values), scale),
-                _ => score::<V, false>(scores, queries, (keys, values), scale),
-            }
-        }
+        unsafe { score::<V>(scores, queries, chunk.keys, scale, values) };
         let parts = parts.chunks_exact_mut(width);
         for (member, (scores, part)) in scores.iter_mut().zip(parts).enumerate() {
             let scores = &mut scores[..n];
             if !sizes.scores.is_plain() {
-                let h = kv * group + at * MEMBERS + member;
+                let h = chunk.kv * group + at * MEMBERS + member;
                 sizes.scores.finish(h, distance, scores);
             }
             let (constants, weighted) = part.split_at_mut(LINE);
             // SAFETY: guaranteed by the caller.
             unsafe {
                 (constants[0], constants[1]) = to_weights::<V>(scores);
-                blend::<V>(&mut weighted[..d], scores, values);
+                blend::<V>(&mut weighted[..d], scores, chunk.values, &mut next);
             }
         }
     }
 }
 
-/// For each of the queries (members, d): scores_j = scale · q · k_j for the keys (n, d). With `FETCH` the values and later keys
-/// are prefetched.
+/// Prefetches an array in equal parts.
+struct Ahead<'a> {
+    left: &'a [f32],
+    step: usize,
+}
+
+impl<'a> Ahead<'a> {
+    /// `values` in `times` steps.
+    fn new(values: &'a [f32], times: usize) -> Self {
+        Ahead {
+            left: values,
+            step: values.len().div_ceil(times.max(1)).next_multiple_of(LINE),
+        }
+    }
+
+    #[inline(always)]
+    fn step(&mut self) {
+        if let Some((now, later)) = self.left.split_at_checked(self.step) {
+            fetch::at(now.as_ptr(), now.len());
+            self.left = later;
+        }
+    }
+}
+
+/// For each of the queries (members, d): scores_j = scale · q · k_j for the keys (n, d). `values` (n, d) are prefetched.
 #[inline(always)]
-unsafe fn score<V: Vector, const FETCH: bool>(
+unsafe fn score<V: Vector>(
     scores: &mut [[f32; CHUNK]],
     queries: &[f32],
-    (keys, values): (&[f32], &[f32]),
+    keys: &[f32],
     scale: f32,
+    values: &[f32],
 ) {
     let d = queries.len() / scores.len();
     let n = keys.len() / d;
     for first in (0..n).step_by(QUAD) {
-        if FETCH {
-            fetch::at(keys.as_ptr().wrapping_add((first + AHEAD) * d), QUAD * d);
-            fetch::at(values.as_ptr().wrapping_add(first * d), QUAD * d);
+        if let Some(values) = values.get(first * d..) {
+            fetch::at(values.as_ptr(), values.len().min(QUAD * d));
         }
         // A last incomplete quad repeats the last key.
         let rows = std::array::from_fn(|j| &keys[(first + j).min(n - 1) * d..][..d]);
         for (scores, q) in scores.iter_mut().zip(queries.chunks_exact(d)) {
             // SAFETY: guaranteed by the caller; the rows have d numbers.
             let products = unsafe { products::<V>(q, rows) };
-            for (score, product) in scores[first..n].iter_mut().zip(products) {
-                *score = scale * product;
-            }
+            scores[first..first + QUAD].copy_from_slice(&products.map(|x| scale * x));
         }
     }
 }
@@ -192,17 +249,19 @@ unsafe fn products<V: Vector>(q: &[f32], rows: [&[f32]; QUAD]) -> [f32; QUAD] {
     // SAFETY: guaranteed by the caller; whole lines, then the numbers that are left.
     unsafe {
         let mut sums = [Lanes::<V>::all(0.0); QUAD];
-        for at in (0..whole).step_by(V::LANES) {
-            let q = V::load(q.as_ptr().add(at));
-            for (sum, row) in sums.iter_mut().zip(rows) {
-                let sum = sum.at(at);
-                *sum = q.fused(V::load(row.as_ptr().add(at)), *sum);
+        for line in (0..whole).step_by(LINE) {
+            for at in (line..line + LINE).step_by(V::LANES) {
+                let q = V::load(q.as_ptr().add(at));
+                for (sum, row) in sums.iter_mut().zip(rows) {
+                    let sum = sum.at(at - line);
+                    *sum = q.fused(V::load(row.as_ptr().add(at)), *sum);
+                }
             }
         }
         for at in (whole..d).step_by(V::LANES) {
             let q = V::load_first(q.as_ptr().add(at), d - at);
             for (sum, row) in sums.iter_mut().zip(rows) {
-                let sum = sum.at(at);
+                let sum = sum.at(at - whole);
                 *sum = q.fused(V::load_first(row.as_ptr().add(at), d - at), *sum);
             }
         }
@@ -213,10 +272,18 @@ unsafe fn products<V: Vector>(q: &[f32], rows: [&[f32]; QUAD]) -> [f32; QUAD] {
 /// Replaces scores by e^(score − top). Returns the largest score, `top`, and the sum of the weights.
 #[inline(always)]
 unsafe fn to_weights<V: Vector>(scores: &mut [f32]) -> (f32, f32) {
-    let (n, top) = (scores.len(), max(scores));
+    let n = scores.len();
     let start = scores.as_mut_ptr();
     // SAFETY: guaranteed by the caller; n − at numbers are left.
     unsafe {
+        let lowest = f32::NEG_INFINITY;
+        let mut tops = Lanes::<V>::all(lowest);
+        for at in (0..n).step_by(V::LANES) {
+            let x = V::load_first(start.add(at), n - at).keep_first(n - at, lowest);
+            // NaN is skipped: the second operand is kept.
+            *tops.at(at) = x.max(*tops.at(at));
+        }
+        let top = tops.max_lane();
         let mut sums = Lanes::<V>::all(0.0);
         for at in (0..n).step_by(V::LANES) {
             let x = V::load_first(start.add(at), n - at);
@@ -228,19 +295,19 @@ unsafe fn to_weights<V: Vector>(scores: &mut [f32]) -> (f32, f32) {
     }
 }
 
-/// out = Σ_j weights_j · values_j for the values (n, d).
+/// out = Σ_j weights_j · values_j for the values (n, d), with a step of `next` for each.
 #[inline(always)]
-unsafe fn blend<V: Vector>(out: &mut [f32], weights: &[f32], values: &[f32]) {
+unsafe fn blend<V: Vector>(out: &mut [f32], weights: &[f32], values: &[f32], next: &mut Ahead<'_>) {
     let d = out.len();
     let mut at = 0;
     // SAFETY: guaranteed by the caller; the columns at.. of rows of d numbers.
     unsafe {
         while at + COLUMNS <= d {
-            columns::<V, 4>(out, at, weights, values);
+            columns::<V, 4>(out, at, weights, values, next);
             at += COLUMNS;
         }
         while at + LINE <= d {
-            columns::<V, 1>(out, at, weights, values);
+            columns::<V, 1>(out, at, weights, values, next);
             at += LINE;
         }
         for at in (at..d).step_by(V::LANES) {
@@ -260,12 +327,14 @@ unsafe fn columns<V: Vector, const LINES: usize>(
     at: usize,
     weights: &[f32],
     values: &[f32],
+    next: &mut Ahead<'_>,
 ) {
     let rows = values.chunks_exact(out.len());
     // SAFETY: guaranteed by the caller: LINES lines from column `at` on.
     unsafe {
         let mut sums = [Lanes::<V>::all(0.0); LINES];
         for (&weight, row) in weights.iter().zip(rows) {
+            next.step();
             let (weight, row) = (V::all(weight), row.as_ptr().add(at));
             for (line, sums) in sums.iter_mut().enumerate() {
                 for part in (0..LINE).step_by(V::LANES) {
