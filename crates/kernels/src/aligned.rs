@@ -18,12 +18,18 @@ pub struct Aligned {
 impl Aligned {
     /// Zeros, on huge pages if large.
     pub fn zeros(len: usize) -> Self {
+        let zeros = Aligned::zeros_on_demand(len);
+        pages::prefer_huge_for(&zeros.memory);
+        zeros
+    }
+
+    /// Zeros on small pages, which take memory only where they are written: for buffers that may stay empty for the most part.
+    pub fn zeros_on_demand(len: usize) -> Self {
         if len == 0 {
             return Aligned::default();
         }
         // Zeroed by the system, not touched until used.
         let memory = vec![0.0_f32; len + LINE - 1];
-        pages::prefer_huge_for(&memory);
         let beyond = memory.as_ptr() as usize / size_of::<f32>() % LINE;
         Aligned {
             from: (LINE - beyond) % LINE,

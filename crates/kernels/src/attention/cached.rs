@@ -1,8 +1,9 @@
 //! Attention of new tokens over a KV cache, without a backward: prefill in chunks, and decode.
 #![allow(unsafe_code)]
 
+use super::few::{self, Token};
 use super::{Scores, Sizes};
-use crate::math::{exp, max, sum1, sum2};
+use crate::math::{exp, max, sum1};
 use crate::matmul::{Accumulation, Compute, ComputeDtype, Destination, Mat, matmul, matmul_into};
 use crate::simd::multiversion;
 use crate::threads::{self, Shared};
@@ -10,7 +11,7 @@ use std::cell::RefCell;
 
 /// Queries computed together.
 const BLOCK: usize = 64;
-/// Queries per head up to which keys and values are read in place; a matmul would pack them.
+/// New tokens of a text up to which keys and values are read in place; a matmul would pack them.
 const FEW: usize = 4;
 
 thread_local! {
@@ -29,8 +30,8 @@ pub struct Piece<'a> {
 }
 
 /// Fused forward of new tokens after cached ones, without a backward: the pieces' rows are contiguous in `q` (new,
-/// q.1), rotated, and in `out` (new, q_width). Heads of all pieces are distributed over the threads. A window counts
-/// cached tokens; there are no documents here, and `sizes.seq_len` is not used.
+/// q.1), rotated, and in `out` (new, q_width). A window counts cached tokens; there are no documents here, and
+/// `sizes.seq_len` is not used.
 pub fn forward_cached(
     arithmetic: ComputeDtype,
     sizes: Sizes,
@@ -38,32 +39,63 @@ pub fn forward_cached(
     q: (&[f32], usize),
     out: &mut [f32],
 ) {
+    let q_width = sizes.heads.q_width();
+    let rows: usize = pieces.iter().map(|piece| piece.new).sum();
+    assert_eq!(out.len(), rows * q_width, "attention output");
+    let window = sizes.mask.window.unwrap_or(usize::MAX);
+    let (mut row, mut tokens, mut long) = (0, Vec::new(), Vec::new());
+    for piece in pieces {
+        if piece.new > FEW {
+            long.push((*piece, row));
+        } else {
+            tokens.extend((0..piece.new).map(|i| Token {
+                q: &q.0[(row + i) * q.1..][..q_width],
+                keys: piece.keys,
+                values: piece.values,
+                capacity: piece.capacity,
+                from: (piece.past + i + 1).saturating_sub(window),
+                to: piece.past + i + 1,
+                row: row + i,
+            }));
+        }
+        row += piece.new;
+    }
+    if !tokens.is_empty() {
+        few::forward(sizes, &tokens, out);
+    }
+    if !long.is_empty() {
+        forward_long(arithmetic, sizes, &long, q, out);
+    }
+}
+
+/// The same for pieces, each with its first row, of more than a few tokens. Heads of all pieces are distributed over the threads.
+fn forward_long(
+    arithmetic: ComputeDtype,
+    sizes: Sizes,
+    pieces: &[(Piece, usize)],
+    q: (&[f32], usize),
+    out: &mut [f32],
+) {
     let heads = sizes.heads;
     let (head_dim, q_width) = (heads.head_dim, heads.q_width());
-    let mut rows = 0;
-    let first_rows = pieces.iter().map(|piece| {
-        rows += piece.new;
-        rows - piece.new
-    });
-    let first_rows: Vec<usize> = first_rows.collect();
-    assert_eq!(out.len(), rows * q_width, "attention output");
-    let cost: usize = pieces.iter().map(|p| p.new * (p.past + p.new)).sum();
-    let cost = (cost * head_dim).div_ceil(pieces.len().max(1));
+    let scores: usize = pieces.iter().map(|(p, _)| p.new * (p.past + p.new)).sum();
+    let cost = (scores * head_dim).div_ceil(pieces.len());
     let out = Shared(out.as_mut_ptr());
     threads::tasks(pieces.len() * heads.n_head, cost, |task| {
         let (at, h) = (task / heads.n_head, task % heads.n_head);
+        let (piece, first_row) = pieces[at];
         let Piece {
             new,
             past,
             keys,
             values,
             capacity,
-        } = pieces[at];
+        } = piece;
         let from = h / (heads.n_head / heads.n_kv_head) * capacity * head_dim;
         let text = Text {
             arithmetic,
             head_dim,
-            q: &q.0[first_rows[at] * q.1 + h * head_dim..],
+            q: &q.0[first_row * q.1 + h * head_dim..],
             q_stride: q.1,
             k: &keys[from..from + (past + new) * head_dim],
             v: &values[from..from + (past + new) * head_dim],
@@ -74,13 +106,7 @@ pub fn forward_cached(
             how: sizes.scores,
         };
         // SAFETY: the task owns head h of the piece's rows of the output, whose size was checked.
-        unsafe {
-            forward_head(
-                &text,
-                out.at(first_rows[at] * q_width + h * head_dim),
-                q_width,
-            )
-        };
+        unsafe { forward_head(&text, out.at(first_row * q_width + h * head_dim), q_width) };
     });
 }
 
@@ -118,15 +144,8 @@ unsafe fn forward_head(text: &Text, out: *mut f32, out_stride: usize) {
             let q = Mat::strided(&text.q[from * text.q_stride..], to - from, d, text.q_stride);
             let held = lowest * d..(lowest + n) * d;
             let (keys, values) = (&text.k[held.clone()], &text.v[held]);
-            let few = to - from <= FEW;
-            if few {
-                for (i, row) in scores.chunks_exact_mut(n).enumerate() {
-                    score(row, q.row(i), keys, scale);
-                }
-            } else {
-                let keys = Mat::new(keys, n, d);
-                matmul(scores, q, keys.t(), scale, Accumulation::Overwrite, compute);
-            }
+            let keys = Mat::new(keys, n, d);
+            matmul(scores, q, keys.t(), scale, Accumulation::Overwrite, compute);
             let first = text.past + from - lowest;
             if !text.how.is_plain() {
                 for (i, row) in scores.chunks_exact_mut(n).enumerate() {
@@ -134,16 +153,6 @@ unsafe fn forward_head(text: &Text, out: *mut f32, out_stride: usize) {
                 }
             }
             softmax_block(scores, n, first, text.window);
-            if few {
-                for (i, row) in scores.chunks_exact(n).enumerate() {
-                    // SAFETY: row from + i of the caller's block.
-                    let out = unsafe {
-                        std::slice::from_raw_parts_mut(out.add((from + i) * out_stride), d)
-                    };
-                    blend(out, &row[..first + i + 1], values);
-                }
-                continue;
-            }
             let weights = Mat::new(scores, to - from, n);
             // SAFETY: rows from..to of the caller's block.
             unsafe {
@@ -156,47 +165,6 @@ unsafe fn forward_head(text: &Text, out: *mut f32, out_stride: usize) {
             }
         }
     });
-}
-
-multiversion! {
-    /// scores_j = scale · q · k_j for the keys (n, head_dim).
-    fn score(scores: &mut [f32], q: &[f32], keys: &[f32], scale: f32) {
-        for (score, key) in scores.iter_mut().zip(keys.chunks_exact(q.len())) {
-            *score = scale * sum2(q, key, |q, k| q * k);
-        }
-    }
-}
-
-multiversion! {
-    /// out = Σ_j weights_j · values_j for the values (n, head_dim).
-    fn blend(out: &mut [f32], weights: &[f32], values: &[f32]) {
-        let mut at = 0;
-        while at + 64 <= out.len() {
-            blend_columns::<64>(out, at, weights, values);
-            at += 64;
-        }
-        while at + 16 <= out.len() {
-            blend_columns::<16>(out, at, weights, values);
-            at += 16;
-        }
-        while at < out.len() {
-            blend_columns::<1>(out, at, weights, values);
-            at += 1;
-        }
-    }
-}
-
-/// N columns of [`blend`], kept in registers.
-#[inline(always)]
-fn blend_columns<const N: usize>(out: &mut [f32], at: usize, weights: &[f32], values: &[f32]) {
-    let mut sums = [0.0_f32; N];
-    for (weight, row) in weights.iter().zip(values.chunks_exact(out.len())) {
-        let row = &row[at..at + N];
-        for i in 0..N {
-            sums[i] += weight * row[i];
-        }
-    }
-    out[at..at + N].copy_from_slice(&sums);
 }
 
 multiversion! {

@@ -7,6 +7,7 @@
 
 mod backward;
 mod cached;
+mod few;
 mod forward;
 mod row;
 mod scores;

@@ -255,40 +255,124 @@ fn cached_attention_equals_the_last_rows_of_full_attention() {
     }
 }
 
-fn check_cached(sizes: Sizes) {
-    let heads = sizes.heads;
-    let (total, capacity) = (70, 80);
-    let width = heads.qkv_width();
-    let qkv = normal(total * width, 0);
-    let (mut out, mut lse) = (vec![0.0; total * 16], vec![0.0; 4 * total]);
-    let to = ValuesMut::F32(&mut out);
-    forward(ComputeDtype::F32, sizes, Values::F32(&qkv), to, &mut lse);
-    let mut cache = [vec![9.0; 2 * capacity * 4], vec![9.0; 2 * capacity * 4]];
-    for t in 0..total {
-        for kv in 0..2 {
-            for (part, cache) in cache.iter_mut().enumerate() {
-                let from = t * width + 16 + part * 8 + kv * 4;
-                cache[(kv * capacity + t) * 4..][..4].copy_from_slice(&qkv[from..from + 4]);
+/// A text of `sizes.seq_len` tokens: its cached keys and values, and attention's inputs.
+struct Cached {
+    sizes: Sizes<'static>,
+    qkv: Vec<f32>,
+    keys: Vec<f32>,
+    values: Vec<f32>,
+}
+
+/// Rows of the cache beyond the text's tokens.
+const SPARE: usize = 10;
+
+impl Cached {
+    fn new(heads: Heads, total: usize) -> Self {
+        let qkv = normal(total * heads.qkv_width(), 0);
+        let (d, capacity) = (heads.head_dim, total + SPARE);
+        let held = |column: usize| {
+            let mut rows = vec![9.0; heads.n_kv_head * capacity * d];
+            for t in 0..total {
+                for kv in 0..heads.n_kv_head {
+                    let from = t * heads.qkv_width() + column + kv * d;
+                    rows[(kv * capacity + t) * d..][..d].copy_from_slice(&qkv[from..from + d]);
+                }
             }
+            rows
+        };
+        Cached {
+            sizes: Sizes::causal(heads, total),
+            keys: held(heads.q_width()),
+            values: held(heads.q_width() + heads.kv_width()),
+            qkv,
         }
     }
-    let [keys, values] = &cache;
-    let piece = |new| Piece {
-        new,
-        past: total - new,
-        keys,
-        values,
-        capacity,
-    };
+
+    /// The outputs of the last tokens, as many as each of `pieces` says, in one pass.
+    fn last(&self, sizes: Sizes, pieces: &[usize]) -> Vec<f32> {
+        let (total, heads) = (self.sizes.seq_len, self.sizes.heads);
+        let width = heads.qkv_width();
+        let q = pieces
+            .iter()
+            .flat_map(|new| &self.qkv[(total - new) * width..]);
+        let q: Vec<f32> = q.copied().collect();
+        let mut out = vec![0.0; pieces.iter().sum::<usize>() * heads.q_width()];
+        let piece = |new: &usize| Piece {
+            new: *new,
+            past: total - new,
+            keys: &self.keys,
+            values: &self.values,
+            capacity: total + SPARE,
+        };
+        let pieces: Vec<Piece> = pieces.iter().map(piece).collect();
+        forward_cached(ComputeDtype::F32, sizes, &pieces, (&q, width), &mut out);
+        out
+    }
+}
+
+fn check_cached(sizes: Sizes) {
+    let heads = sizes.heads;
+    let (total, width) = (sizes.seq_len, heads.q_width());
+    let cached = Cached::new(heads, total);
+    let (mut out, mut lse) = (vec![0.0; total * width], vec![0.0; heads.n_head * total]);
+    let to = ValuesMut::F32(&mut out);
+    forward(
+        ComputeDtype::F32,
+        sizes,
+        Values::F32(&cached.qkv),
+        to,
+        &mut lse,
+    );
     // One, few, and enough rows for matmuls; and several texts at once.
     for pieces in [&[1][..], &[3], &[9], &[2, 1, 9]] {
-        let q = pieces.iter().flat_map(|new| &qkv[(total - new) * width..]);
-        let q: Vec<f32> = q.copied().collect();
-        let exact = pieces.iter().flat_map(|new| &out[(total - new) * 16..]);
+        let exact = pieces.iter().flat_map(|new| &out[(total - new) * width..]);
         let exact: Vec<f64> = exact.map(|&x| f64::from(x)).collect();
-        let mut last = vec![0.0; exact.len()];
-        let pieces: Vec<Piece> = pieces.iter().map(|new| piece(*new)).collect();
-        forward_cached(ComputeDtype::F32, sizes, &pieces, (&q, width), &mut last);
-        assert_close("cached", &last, &exact, 1e-6);
+        assert_close("cached", &cached.last(sizes, pieces), &exact, 1e-6);
     }
+}
+
+#[test]
+fn decode_agrees_with_full_attention_over_many_chunks_and_odd_head_sizes() {
+    for (n_head, n_kv_head, head_dim, total) in [(3, 1, 64, 300), (4, 2, 80, 129), (2, 2, 37, 65)] {
+        check_cached(Sizes::causal(heads(n_head, n_kv_head, head_dim), total));
+    }
+}
+
+#[test]
+fn a_decoded_token_has_the_same_bits_beside_others_and_on_any_number_of_threads() {
+    let cached = Cached::new(heads(6, 2, 64), 400);
+    for window in [None, Some(150)] {
+        let mask = Mask {
+            window,
+            first: None,
+        };
+        let sizes = Sizes {
+            mask,
+            ..cached.sizes
+        };
+        let alone = cached.last(sizes, &[1]);
+        for threads in [1, 2, 5] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+            let together = pool
+                .build()
+                .unwrap()
+                .install(|| cached.last(sizes, &[3, 1, 20]));
+            let width = sizes.heads.q_width();
+            assert_eq!(together[2 * width..3 * width], alone, "{threads} threads");
+            assert_eq!(together[3 * width..4 * width], alone, "{threads} threads");
+        }
+    }
+}
+
+#[test]
+fn decode_keeps_nan_and_infinity_visible() {
+    let mut cached = Cached::new(heads(2, 2, 8), 100);
+    cached.values[5 * 8] = f32::NAN;
+    let out = cached.last(cached.sizes, &[1]);
+    assert!(out[0].is_nan());
+    assert!(out[1..].iter().all(|x| x.is_finite()));
+    cached.keys[70 * 8] = f32::NAN;
+    let out = cached.last(cached.sizes, &[1]);
+    assert!(out[..8].iter().all(|x| x.is_nan()));
+    assert!(out[8..].iter().all(|x| x.is_finite()));
 }

@@ -148,6 +148,13 @@ pub(super) trait Vector: Copy {
         crate::math::sum1(&lanes, |x| x)
     }
 
+    /// [`Vector::total`] of each, to the same bits.
+    #[inline(always)]
+    unsafe fn totals(four: [Self; 4]) -> [f32; 4] {
+        // SAFETY: guaranteed by the caller.
+        four.map(|x| unsafe { x.total() })
+    }
+
     /// Writes the first `n` lanes.
     #[inline(always)]
     unsafe fn store_first(self, to: *mut f32, n: usize) {
@@ -309,6 +316,18 @@ impl<V: Vector> Lanes<V> {
                 1 => self.0[0].total(),
                 _ => crate::math::sum1(&self.values(), |x| x),
             }
+        }
+    }
+
+    /// [`Lanes::total`] of each, to the same bits.
+    #[inline(always)]
+    pub unsafe fn totals(four: [Self; 4]) -> [f32; 4] {
+        // SAFETY: guaranteed by the caller. The halves of a line are added first, as in `total`.
+        unsafe {
+            V::totals(four.map(|Lanes([low, high])| match Self::PARTS {
+                1 => low,
+                _ => low.plus(high),
+            }))
         }
     }
 

@@ -228,3 +228,35 @@ fn buffers_are_aligned_and_keep_their_memory() {
     assert!(buffer.get(70).len() >= 70);
     assert_eq!(buffer.get(100).as_ptr(), first);
 }
+
+unsafe fn four_totals<V: Vector>(rows: &[f32], totals: &mut [f32]) {
+    // SAFETY: rows of 16 words, a whole number of registers.
+    unsafe {
+        let four = std::array::from_fn(|i| {
+            let mut row = Lanes::<V>::all(0.0);
+            for at in (0..LINE).step_by(V::LANES) {
+                *row.at(at) = V::load(rows.as_ptr().add(i * LINE + at));
+            }
+            row
+        });
+        totals[..4].copy_from_slice(&Lanes::totals(four));
+        totals[4..].copy_from_slice(&four.map(|row| row.total()));
+    }
+}
+
+widest! { fn widest_totals(pairs, rows: &[f32], totals: &mut [f32]) = four_totals }
+
+#[test]
+fn four_totals_at_once_have_the_bits_of_each_at_every_width() {
+    let rows: Vec<f32> = (0..4 * LINE)
+        .map(|i| (i as f32 * 0.7).sin() / 3.0)
+        .collect();
+    let (mut wide, mut portable) = ([0.0; 8], [0.0; 8]);
+    // SAFETY: four rows, and room for four totals twice.
+    unsafe {
+        widest_totals(false, &rows, &mut wide);
+        four_totals::<Portable>(&rows, &mut portable);
+    }
+    assert_eq!(wide[..4], wide[4..]);
+    assert_eq!(wide, portable);
+}

@@ -72,6 +72,22 @@ impl Vector for Ymm {
         fn zero_below(self, of: Self, end: f32) -> Self {
             Ymm(_mm256_and_ps(self.0, _mm256_cmp_ps::<_CMP_NLT_UQ>(of.0, _mm256_set1_ps(end))))
         }
+        // By halving: the four registers' halves, then quarters side by side.
+        fn totals(four: [Self; 4]) -> [f32; 4] {
+            {
+                let [a, b, c, d] = four.map(|x| x.0);
+                let halved = |a, b| {
+                    _mm256_add_ps(_mm256_permute2f128_ps::<0x20>(a, b), _mm256_permute2f128_ps::<0x31>(a, b))
+                };
+                // Four lanes each of a, b and of c, d; then two of a, c, b, d; then one.
+                let (ab, cd) = (halved(a, b), halved(c, d));
+                let pairs = _mm256_add_ps(_mm256_shuffle_ps::<0x44>(ab, cd), _mm256_shuffle_ps::<0xee>(ab, cd));
+                let sums = _mm256_add_ps(pairs, _mm256_movehdup_ps(pairs));
+                let (ac, bd) = (_mm256_castps256_ps128(sums), _mm256_extractf128_ps::<1>(sums));
+                let lanes = _mm_unpacklo_ps(_mm_shuffle_ps::<0x88>(ac, ac), _mm_shuffle_ps::<0x88>(bd, bd));
+                std::mem::transmute::<__m128, [f32; 4]>(lanes)
+            }
+        }
         fn words_along(self, _next: Self) -> Self { self }
         fn words_down(self, _below: Self) -> Self { self }
     }
@@ -170,6 +186,21 @@ macro_rules! zmm {
                     ))))
                 }
                 fn total(self) -> f32 { _mm512_reduce_add_ps(self.0) }
+                // By halving, the registers' halves and then quarters side by side.
+                fn totals(four: [Self; 4]) -> [f32; 4] {
+                    {
+                        let [a, b, c, d] = four.map(|x| x.0);
+                        let halved = |a, b| {
+                            _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b))
+                        };
+                        let (ab, cd) = (halved(a, b), halved(c, d));
+                        let quarters = _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(ab, cd), _mm512_shuffle_f32x4::<0xdd>(ab, cd));
+                        let pairs = _mm512_add_ps(quarters, _mm512_permute_ps::<0x4e>(quarters));
+                        let sums = _mm512_add_ps(pairs, _mm512_permute_ps::<0xb1>(pairs));
+                        let first = _mm512_maskz_compress_ps(0x1111, sums);
+                        std::mem::transmute::<__m128, [f32; 4]>(_mm512_castps512_ps128(first))
+                    }
+                }
                 fn max_lane(self) -> f32 { _mm512_reduce_max_ps(self.0) }
                 fn times_power_of_two_or_zero(self, n: Self, of: Self, end: f32) -> Self {
                     {

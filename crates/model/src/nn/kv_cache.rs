@@ -1,6 +1,7 @@
 //! The KV cache of a text, so that each token is computed once; and of several texts of different lengths, with
 //! the pieces that the current pass appends.
 
+use crate::kernels::aligned::Aligned;
 use crate::kernels::attention::{Heads, Piece};
 
 /// The largest prefill chunk, in tokens: bounds the activations of long prompts, and what a layer with a sliding window caches
@@ -9,8 +10,8 @@ pub(crate) const CHUNK: usize = 512;
 
 /// Keys and values of one layer of one text: for each key/value head `capacity` rows of head_dim.
 struct LayerCache {
-    keys: Vec<f32>,
-    values: Vec<f32>,
+    keys: Aligned,
+    values: Aligned,
     capacity: usize,
     /// The sliding window; older tokens are dropped when space is needed.
     window: Option<usize>,
@@ -21,7 +22,7 @@ struct LayerCache {
 impl LayerCache {
     fn new(heads: Heads, capacity: usize, window: Option<usize>) -> Self {
         let capacity = window.map_or(capacity, |window| capacity.min(window + CHUNK));
-        let empty = || vec![0.0; heads.n_kv_head * capacity * heads.head_dim];
+        let empty = || Aligned::zeros_on_demand(capacity * heads.kv_width());
         LayerCache {
             keys: empty(),
             values: empty(),
