@@ -142,6 +142,10 @@ impl Track {
                 let at = self.places.partition_point(|place| place.step <= step);
                 self.given_up.rolled_back(self.places.split_off(at));
             }
+            Event::StartedOver => {
+                self.places.clear();
+                self.given_up = RollbackBuffer::default();
+            }
             Event::Rescued { .. } => self.given_up.rescued(),
             Event::RescueUndone { step, tokens, .. } => {
                 let counted = self.given_up.undone().into_iter();
