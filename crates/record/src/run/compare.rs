@@ -76,8 +76,9 @@ pub struct Track {
     seen: u64,
     given_up: RollbackBuffer<Vec<Place>>,
     now: Place,
-    /// Settings changed while the run went on, by people and by rescues: step, key, new value; the newest ones.
+    /// Settings changed while the run went on, by people and by rescues: step, key, new value; the newest ones that count.
     changes: Vec<(u64, String, f64)>,
+    undone_changes: RollbackBuffer<Vec<(u64, String, f64)>>,
     /// See [`tokenizer`]; `None` before its files were looked at.
     tokenizer: Option<Value>,
 }
@@ -130,6 +131,7 @@ impl Track {
         }
         // A machine that slept counts less at an engine's end than on its way, and an axis does not go back.
         self.now.millis = self.now.millis.max(self.millis());
+        self.go_back(&envelope.event);
         match &envelope.event {
             Event::Adjusted { step, key, new, .. } => self.changed(*step, key, new.0),
             Event::Rescued { step, lr, .. } | Event::RescueUndone { step, lr, .. } => {
@@ -138,19 +140,7 @@ impl Track {
             _ => {}
         }
         match envelope.event {
-            Event::RolledBack { step } => {
-                let at = self.places.partition_point(|place| place.step <= step);
-                self.given_up.rolled_back(self.places.split_off(at));
-            }
-            Event::StartedOver => {
-                self.places.clear();
-                self.given_up = RollbackBuffer::default();
-            }
-            Event::Rescued { .. } => self.given_up.rescued(),
             Event::RescueUndone { step, tokens, .. } => {
-                let counted = self.given_up.undone().into_iter();
-                self.places
-                    .extend(counted.filter(|place| place.step <= step));
                 (self.now.step, self.now.tokens) = (step, tokens);
             }
             Event::Stepped { step, tokens, .. } => {
@@ -158,6 +148,35 @@ impl Track {
                 if self.places.last().is_none_or(|last| last.step < step) {
                     self.keep();
                 }
+            }
+            _ => {}
+        }
+    }
+
+    /// Places and changes of steps that no longer count go, and come back with the undo of a rescue.
+    fn go_back(&mut self, event: &Event) {
+        match event {
+            Event::RolledBack { step } => {
+                let at = self.places.partition_point(|place| place.step <= *step);
+                self.given_up.rolled_back(self.places.split_off(at));
+                let changes = self.changes.extract_if(.., |change| change.0 > *step);
+                self.undone_changes.rolled_back(changes.collect());
+            }
+            Event::StartedOver => {
+                self.places.clear();
+                self.changes.clear();
+                self.given_up = RollbackBuffer::default();
+                self.undone_changes = RollbackBuffer::default();
+            }
+            Event::Rescued { .. } => {
+                self.given_up.rescued();
+                self.undone_changes.rescued();
+            }
+            Event::RescueUndone { step, .. } => {
+                let places = self.given_up.undone().into_iter();
+                self.places.extend(places.filter(|place| place.step <= *step));
+                let changes = self.undone_changes.undone().into_iter();
+                self.changes.extend(changes.filter(|change| change.0 <= *step));
             }
             _ => {}
         }
