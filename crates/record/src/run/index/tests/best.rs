@@ -27,7 +27,7 @@ fn the_best_is_the_newest_that_the_log_calls_so_and_a_roll_back_takes_it_back() 
     let run = new_run(dir.path(), "x", 1);
     let saved = |step, value, best| Event::Checkpointed {
         step,
-        path: format!("checkpoints/step-{step:06}"),
+        path: crate::run::checkpoints::path_in_run(step),
         bytes: 1,
         seconds: 0.0,
         best,
@@ -72,7 +72,7 @@ fn a_better_evaluation_between_two_checkpoints_is_what_a_run_is_ranked_by() {
     };
     let saved = |step, loss| Event::Checkpointed {
         step,
-        path: format!("checkpoints/step-{step:06}"),
+        path: crate::run::checkpoints::path_in_run(step),
         bytes: 1,
         seconds: 0.0,
         best: true,
