@@ -8,6 +8,8 @@ use crate::base::text::one_line;
 use crate::wire::{Direction, id};
 use serde::Serialize;
 
+/// The mark of a run whose loss is of other data than that of the best one.
+pub const OTHER_DATA: &str = "other data";
 /// The setting whose values are repetitions: they tell differences from noise.
 pub const SEED: &str = "seed";
 /// How long a run is: more is better, and nobody looks for its best value.
