@@ -134,8 +134,13 @@ fn a_run_that_was_started_again_twice_between_two_looks_is_the_last_start() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("llmtui.jsonl");
     let begin = |step: u32| {
-        let config = format!("{{\"learning_rate\": 0.001, \"notes\": \"{}\"}}", "x".repeat(400));
-        format!("{{\"step\": {step}, \"event\": \"begin\", \"max_steps\": 90, \"config\": {config}}}\n")
+        let config = format!(
+            "{{\"learning_rate\": 0.001, \"notes\": \"{}\"}}",
+            "x".repeat(400)
+        );
+        format!(
+            "{{\"step\": {step}, \"event\": \"begin\", \"max_steps\": 90, \"config\": {config}}}\n"
+        )
     };
     let row = |step: u32, loss: f64| format!("{{\"step\": {step}, \"loss\": {loss}}}\n");
     let mut text = [begin(0), row(5, 3.0), row(10, 2.5)].concat();
@@ -157,7 +162,10 @@ fn a_run_that_was_started_again_twice_between_two_looks_is_the_last_start() {
     std::fs::write(&path, [begin(0), rows].concat()).unwrap();
     events.extend(drain(&mut log));
     let read = losses(&events);
-    assert_eq!((read.len(), read[0], read[199]), (200, (1, 4.0), (200, 4.0)));
+    assert_eq!(
+        (read.len(), read[0], read[199]),
+        (200, (1, 4.0), (200, 4.0))
+    );
 }
 
 /// Two attempts within a minute leave their checkpoints in one folder: the newest attempt is shown, not the furthest one.

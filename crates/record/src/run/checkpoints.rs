@@ -161,7 +161,14 @@ mod tests {
             assert_eq!(step_in(&name_of(step)), Some(step));
         }
         assert_eq!(path_in_run(1_000), "checkpoints/step-001000");
-        for name in ["step-", "step-7", "step-0001000", "step-+00007", "step-001000.zst", "001000"] {
+        for name in [
+            "step-",
+            "step-7",
+            "step-0001000",
+            "step-+00007",
+            "step-001000.zst",
+            "001000",
+        ] {
             assert_eq!(step_in(name), None, "{name}");
         }
     }

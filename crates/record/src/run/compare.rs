@@ -2,9 +2,9 @@
 //! Reads only folds, so runs of other programs are compared like ours. No screens here.
 
 use super::log::Tail;
+use super::no_effect::changes_results;
 use super::objective::{Contents, Difference, Objective, difference};
 use super::rollback_buffer::RollbackBuffer;
-use super::no_effect::changes_results;
 use super::series::Series;
 use super::state::RunState;
 use super::{RunDir, state::MAX_LOG};
@@ -176,9 +176,11 @@ impl Track {
             }
             Event::RescueUndone { step, .. } => {
                 let places = self.given_up.undone().into_iter();
-                self.places.extend(places.filter(|place| place.step <= *step));
+                self.places
+                    .extend(places.filter(|place| place.step <= *step));
                 let changes = self.undone_changes.undone().into_iter();
-                self.changes.extend(changes.filter(|change| change.0 <= *step));
+                self.changes
+                    .extend(changes.filter(|change| change.0 <= *step));
             }
             _ => {}
         }

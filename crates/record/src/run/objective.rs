@@ -91,7 +91,12 @@ impl Contents {
             data: DataContents {
                 said,
                 // Synthetic rows are drawn by the seed.
-                read_as: json!([read_as, spec["model"]["seq_len"], spec["method"], spec["seed"]]),
+                read_as: json!([
+                    read_as,
+                    spec["model"]["seq_len"],
+                    spec["method"],
+                    spec["seed"]
+                ]),
                 recorded: None,
             },
         }
@@ -208,7 +213,10 @@ pub fn on_same_data(a: &Objective<'_>, b: &Objective<'_>, id: &str) -> bool {
     !is_mean || on_one_set || a.contents.data.is_same(&b.contents.data)
 }
 
-fn any_pair(runs: &[Objective<'_>], differ: impl Fn(&Objective<'_>, &Objective<'_>) -> bool) -> bool {
+fn any_pair(
+    runs: &[Objective<'_>],
+    differ: impl Fn(&Objective<'_>, &Objective<'_>) -> bool,
+) -> bool {
     let mut rest = runs.iter().enumerate();
     rest.any(|(at, a)| runs[at + 1..].iter().any(|b| differ(a, b)))
 }
@@ -225,9 +233,8 @@ fn of_loss(runs: &[Objective<'_>], id: &str) -> Option<Difference> {
 
 fn of_tokens(runs: &[Objective<'_>], id: &str) -> Option<Difference> {
     let counts_tokens = is_per_token(id) && runs.iter().any(|run| run.method != OF_SCORES);
-    let differ = |a: &Objective<'_>, b: &Objective<'_>| {
-        !a.contents.tokenizer.is_same(&b.contents.tokenizer)
-    };
+    let differ =
+        |a: &Objective<'_>, b: &Objective<'_>| !a.contents.tokenizer.is_same(&b.contents.tokenizer);
     (counts_tokens && any_pair(runs, differ)).then_some(Difference::Tokenizer)
 }
 
@@ -337,10 +344,12 @@ mod tests {
         let [a, b] = ["a.txt", "b.txt"].map(|path| json!({"path": path, "val_path": "v.txt"}));
         assert!(differ(a.clone(), b.clone(), "train/loss") && !differ(a, b, "val/loss"));
         // How often each source is read, and in which rows, changes no text.
-        let mixed = |weight: f64, packing: &str| {
-            json!({"packing": packing, "sources": [{"path": "a", "weight": weight}, {"path": "b", "weight": 1.0}]})
-        };
-        assert!(!differ(mixed(1.0, "packed"), mixed(3.0, "padded"), "val/loss"));
+        let mixed = |weight: f64, packing: &str| json!({"packing": packing, "sources": [{"path": "a", "weight": weight}, {"path": "b", "weight": 1.0}]});
+        assert!(!differ(
+            mixed(1.0, "packed"),
+            mixed(3.0, "padded"),
+            "val/loss"
+        ));
         // The same settings, and a file that was written anew; other settings of the same text.
         let spec = on(json!({"path": "a.txt"}));
         let [one, anew] = ["d", "e"].map(|data| recorded(dir.path(), &spec, data, "t"));
@@ -348,7 +357,10 @@ mod tests {
         assert_eq!(of_contents([&spec; 2], [&one, &anew], "val/loss"), data);
         let moved = on(json!({"path": "b/a.txt"}));
         let same = recorded(dir.path(), &moved, "d", "t");
-        assert_eq!(of_contents([&spec, &moved], [&one, &same], "val/loss"), None);
+        assert_eq!(
+            of_contents([&spec, &moved], [&one, &same], "val/loss"),
+            None
+        );
     }
 
     /// A vocabulary of 500 had a lower loss per token than one of 50,000, and won.

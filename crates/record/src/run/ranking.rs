@@ -195,7 +195,9 @@ pub fn in_one_unit(
 
 /// Marks the trials whose scores are of other data than that of the best of those that `count`; whether there are any that count.
 fn mark_other_data(trials: &mut [Trial], runs: &[Objective<'_>], count: &[usize]) -> bool {
-    let scored = count.iter().filter_map(|at| Some((*at, trials[*at].sound()?)));
+    let scored = count
+        .iter()
+        .filter_map(|at| Some((*at, trials[*at].sound()?)));
     let best = scored.reduce(|best, other| if other.1.beats(best.1) { other } else { best });
     let Some((best, metric)) = best.map(|(at, score)| (at, score.metric.clone())) else {
         return false;
@@ -554,7 +556,10 @@ mod tests {
         trials[1].bits_per_nat = Some(0.5);
         trials[1].score.as_mut().unwrap().whole = Some(2.8);
         let told = unit(&mut trials, &of).unwrap();
-        assert!(told[0].contains("bits per byte") && told.len() == 1, "{told:?}");
+        assert!(
+            told[0].contains("bits per byte") && told.len() == 1,
+            "{told:?}"
+        );
         let groups = ranked(&trials);
         assert_eq!((groups[0].mean, &groups[0].set[0][..]), (1.5, "vocab=5000"));
         let score = trials[1].score.as_ref().unwrap();
@@ -596,12 +601,18 @@ mod tests {
         ];
         let specs = ["a", "b", "b"].map(on);
         let told = in_one_unit_of(&mut trials, ["sft"; 3].into_iter(), &specs).unwrap();
-        assert!(told.len() == 1 && told[0].contains("other data"), "{told:?}");
+        assert!(
+            told.len() == 1 && told[0].contains("other data"),
+            "{told:?}"
+        );
         let marked = [true, false, false];
         assert_eq!(trials.each_ref().map(|trial| trial.other_data), marked);
         let specs = ["a", "a", "b"].map(on);
         let told = in_one_unit_of(&mut trials, ["sft"; 3].into_iter(), &specs).unwrap();
-        assert!(told.is_empty(), "one that is not ranked needs no line: {told:?}");
+        assert!(
+            told.is_empty(),
+            "one that is not ranked needs no line: {told:?}"
+        );
     }
 
     #[test]

@@ -34,10 +34,12 @@ pub(super) fn set_aside(layer: &mut Layer) -> Option<String> {
 
 /// The one optimizer that a layer names.
 fn chosen(settings: &[Setting]) -> Option<String> {
-    let named = settings.iter().filter_map(|setting| match &setting.path[..] {
-        [registry, member] if registry == REGISTRY && is_choice(&setting.value) => Some(member),
-        _ => None,
-    });
+    let named = settings
+        .iter()
+        .filter_map(|setting| match &setting.path[..] {
+            [registry, member] if registry == REGISTRY && is_choice(&setting.value) => Some(member),
+            _ => None,
+        });
     let mut named: Vec<&String> = named.collect();
     named.dedup();
     match named[..] {
@@ -99,11 +101,31 @@ mod tests {
     #[test]
     fn of_a_file_with_the_settings_of_every_optimizer_those_of_the_chosen_one_are_read() {
         for (optimizer, own, others) in [
-            ("adamw", &[("beta1", 0.8), ("eps", 1e-7)][..], &["lion_beta1", "muon_momentum"][..]),
-            ("lion", &[("beta1", 0.91), ("beta2", 0.97)], &["adamw_beta1", "sophia_rho"]),
-            ("sophia", &[("rho", 0.05), ("beta1", 0.96)], &["adamw_beta1", "lion_beta1"]),
-            ("muon", &[("momentum", 0.9), ("adamw_beta1", 0.8)], &["lion_beta1", "sophia_beta1"]),
-            ("adafactor", &[], &["adamw_beta1", "lion_beta2", "muon_nesterov"]),
+            (
+                "adamw",
+                &[("beta1", 0.8), ("eps", 1e-7)][..],
+                &["lion_beta1", "muon_momentum"][..],
+            ),
+            (
+                "lion",
+                &[("beta1", 0.91), ("beta2", 0.97)],
+                &["adamw_beta1", "sophia_rho"],
+            ),
+            (
+                "sophia",
+                &[("rho", 0.05), ("beta1", 0.96)],
+                &["adamw_beta1", "lion_beta1"],
+            ),
+            (
+                "muon",
+                &[("momentum", 0.9), ("adamw_beta1", 0.8)],
+                &["lion_beta1", "sophia_beta1"],
+            ),
+            (
+                "adafactor",
+                &[],
+                &["adamw_beta1", "lion_beta2", "muon_nesterov"],
+            ),
         ] {
             let (read, notes) = read(&lab(optimizer));
             let settings = &read[optimizer];
@@ -140,6 +162,9 @@ mod tests {
     #[test]
     fn one_optimizer_under_a_name_of_its_own_is_chosen_by_it() {
         let (read, notes) = read("lion_beta1: 0.91\nmax_steps: 5\n");
-        assert!(read["lion"].is_object() && !notes.contains("aside"), "{read} {notes}");
+        assert!(
+            read["lion"].is_object() && !notes.contains("aside"),
+            "{read} {notes}"
+        );
     }
 }

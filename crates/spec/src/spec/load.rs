@@ -6,7 +6,9 @@ use super::layer::{self, Setting};
 use super::merge::{Merged, judge};
 use super::presets::{self, Source, SpecSources};
 use super::schema::{self, Kind, Node};
-use super::{PresetGroup, RunConfig, RunSpec, aside, base, home, implied, relative_paths, validate, yaml};
+use super::{
+    PresetGroup, RunConfig, RunSpec, aside, base, home, implied, relative_paths, validate, yaml,
+};
 use crate::base::near::{did_you_mean, nearest};
 use crate::base::text::one_line;
 use serde_json::Value;
@@ -189,7 +191,9 @@ pub(super) fn merge_files(files: Vec<Source>, here: &Path, issues: &mut Vec<Issu
             layer.settings.push(name_from(&file.stem, &file.label));
         }
         let gone = aside::set_aside(&mut layer);
-        merged.set_aside.extend(gone.map(|line| format!("{}: {line}", one_line(&file.label))));
+        merged
+            .set_aside
+            .extend(gone.map(|line| format!("{}: {line}", one_line(&file.label))));
         merged.apply_layer(layer, issues);
     }
     merged

@@ -21,12 +21,12 @@ mod needed;
 mod readjust;
 pub mod store;
 
+pub use crate::run::checkpoints::{FOLDER, STATE, name_of};
 pub use error::CheckpointError;
 pub use fingerprint::Fingerprint;
 pub use manifest::{Fault, Manifest};
 pub use needed::{by_other_runs, is_needed, named_by};
 pub use readjust::{forget_adjustments, recount};
-pub use crate::run::checkpoints::{FOLDER, STATE, name_of};
 pub use store::{Found, Store};
 
 use super::EngineError;

@@ -148,7 +148,9 @@ impl Measured {
 
     /// Of the newest step that counts.
     pub fn figures(&self) -> StepFigures {
-        self.steps.last().map_or_else(Default::default, |last| last.1)
+        self.steps
+            .last()
+            .map_or_else(Default::default, |last| last.1)
     }
 
     /// The newest verdict that counts.

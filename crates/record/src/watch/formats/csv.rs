@@ -4,9 +4,9 @@
 use crate::base::clock::UnixMillis;
 use crate::base::registry::Entry;
 use crate::base::text::one_line;
+use crate::watch::json::{self, Comma};
 use crate::watch::names::{Mapping, Role};
 use crate::watch::tail::{self, Change, Tail};
-use crate::watch::json::{self, Comma};
 use crate::watch::{Format, Item, Source};
 use std::io;
 use std::path::Path;

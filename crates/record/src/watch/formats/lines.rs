@@ -575,7 +575,8 @@ mod tests {
         assert_eq!(loss("step 2 | loss 2,34"), (false, 2.34));
         assert_eq!(loss("step 3 | loss 2,345"), (false, 2.345));
         // Thousands stay what they are.
-        let (_, _, found) = read("step 5 | loss 2.5 | tok/sec: 1,271 | loss scale: 65,536").unwrap();
+        let (_, _, found) =
+            read("step 5 | loss 2.5 | tok/sec: 1,271 | loss scale: 65,536").unwrap();
         let all = [("loss", 2.5), ("tok/sec", 1271.0), ("loss scale", 65_536.0)];
         assert_eq!(found, values(&all));
     }

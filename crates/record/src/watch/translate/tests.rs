@@ -80,7 +80,10 @@ fn nothing_of_step_0_is_left_of_a_log_that_begins_again_with_it() {
         assert_eq!(points(&state, "train/loss"), [(0, 5.0), (1, 4.0)]);
         assert_eq!(points(&state, "val/loss"), [(0, 6.0), (1, 5.0)]);
         assert_eq!((state.evaluations.len(), state.step), (2, 1));
-        let notes = state.marks.iter().filter(|mark| mark.text.contains("step 0"));
+        let notes = state
+            .marks
+            .iter()
+            .filter(|mark| mark.text.contains("step 0"));
         assert!(notes.count() <= 1, "{:?}", state.marks);
     }
     // A resume to step 1 keeps what was measured before the first step.
@@ -118,7 +121,10 @@ fn a_run_that_says_where_it_goes_on_drops_what_is_behind() {
     assert_eq!(points(&state, "train/loss"), [(20, 20.0)]);
     let resumed = [went(5), went(10), went(15), Item::Began(10), went(30)];
     let state = fold(resumed.to_vec());
-    assert_eq!(points(&state, "train/loss"), [(5, 5.0), (10, 10.0), (30, 30.0)]);
+    assert_eq!(
+        points(&state, "train/loss"),
+        [(5, 5.0), (10, 10.0), (30, 30.0)]
+    );
     // One that goes on where it ended gives up nothing.
     let state = fold(vec![Item::Began(0), went(5), Item::Began(5), went(10)]);
     assert_eq!(points(&state, "train/loss").len(), 2);
