@@ -78,7 +78,8 @@ impl Contents {
         if let Some(settings) = said.as_object_mut() {
             settings.retain(|key, _| !NOT_OF_THE_TEXT.contains(&key.as_str()));
         }
-        for source in said["sources"].as_array_mut().into_iter().flatten() {
+        let sources = said.get_mut("sources").and_then(Value::as_array_mut);
+        for source in sources.into_iter().flatten() {
             if let Some(settings) = source.as_object_mut() {
                 settings.remove("weight");
             }

@@ -98,7 +98,8 @@ impl Parser {
         }
         let line = self.colour.replace_all(line, "").into_owned();
         if line.contains(',') {
-            self.decimal_comma |= self.commas(&line).any(|comma| comma == Comma::Decimal);
+            let is_shown = self.commas(&line).any(|comma| comma == Comma::Decimal);
+            self.decimal_comma |= is_shown;
         }
         let mut steps = self.step.captures_iter(&line);
         let Some(found) = steps.find(|found| is_axis(&line, found)) else {
