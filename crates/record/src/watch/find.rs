@@ -485,7 +485,7 @@ mod tests {
             let mut source = (found.format.open)(&found.path, found.named, &Default::default());
             let mut items = Vec::new();
             source.poll(&mut items).unwrap();
-            let values = items.into_iter().find_map(|item| match item {
+            let values = items.into_iter().rev().find_map(|item| match item {
                 crate::watch::Item::Readings { values, .. } => Some(values),
                 _ => None,
             });
