@@ -405,7 +405,7 @@ mod tests {
         let spec = whole.map_or_else(|_| spec.to_string(), |whole| whole.to_yaml());
         let run = RunDir::create(dir, "x", &spec, "", &SystemClock::new()).unwrap();
         for step in steps {
-            let folder = run.checkpoints_path().join(format!("step-{step:06}"));
+            let folder = run.checkpoint_path(*step);
             std::fs::create_dir(&folder).unwrap();
             std::fs::write(folder.join("manifest.json"), "{}").unwrap();
         }

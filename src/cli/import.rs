@@ -3,13 +3,14 @@
 use super::Context;
 use super::exit::{Exit, Failure};
 use crate::base::files::read_plain_text;
+use crate::base::ssh::shell_quote;
 use crate::base::text::{one_line, shown};
 use crate::data::chat::AUTO;
 use crate::data::tokenizer::{ChatMarkers, TokenizerConfig};
 use crate::spec::import::{self, DatasetInfo, Dialect, Imported, KeyOutcome, Known};
 use crate::spec::{Draft, Loaded, load_text_with, named_marks};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Convert a LLaMA-Factory, Axolotl or TRL config to a spec
 ///
@@ -38,6 +39,12 @@ pub struct Args {
 const TAKES: &str =
     "name a YAML or JSON config of LLaMA-Factory, Axolotl or TRL; --from says which tool wrote it";
 
+/// Whether a file is read as a spec as it is.
+fn is_spec(file: &Path, cx: &Context) -> bool {
+    let target = file.to_str();
+    target.is_some_and(|file| crate::spec::load(file, &[], &cx.spec_sources()).is_ok())
+}
+
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let file = shown(&args.file);
     let text = read_plain_text(&args.file)
@@ -51,8 +58,14 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         columns: import::columns_of(&text),
         model: import::start_model(&text, &cx.spec_sources()),
     };
-    let imported = import::import_with(&stem, &text, &known)
-        .map_err(|e| Failure::user_error(format!("{file}: {e}"), TAKES))?;
+    let imported = import::import_with(&stem, &text, &known).map_err(|e| match e {
+        // LLM-Lab's are among the names that settings answer to.
+        import::ImportError::NoDialect if is_spec(&args.file, cx) => Failure::user_error(
+            format!("{file} needs no import: all of its names are settings here"),
+            format!("llmtui train {}", shell_quote(&file)),
+        ),
+        e => Failure::user_error(format!("{file}: {e}"), TAKES),
+    })?;
     if args.method.is_some() && !imported.dialect.takes_a_method() {
         let what = format!(
             "{file}: a file of {} already names its method",

@@ -96,6 +96,7 @@ impl Progress {
             Event::Adjusted { .. }
             // Where steps are given up; a resume from the last one gives up none.
             | Event::RolledBack { .. }
+            | Event::StartedOver
             | Event::PhaseChanged { .. }
             | Event::Skipped { .. }
             | Event::Rejected { .. }

@@ -5,6 +5,7 @@ use crate::base::files::is_path_error;
 use crate::base::ssh::shell_quote;
 use crate::base::text::{one_line, shown};
 use crate::pipeline::{self, PipelineDir};
+use crate::run::checkpoints::step_in;
 use crate::run::index::{ResolveError, RunStatus, RunSummary};
 use crate::run::{CheckpointEntry, RunDir, RunError, RunState, Tail, index};
 use crate::wire::{Event, Outcome};
@@ -79,17 +80,14 @@ pub fn not_found(word: &str, error: &ResolveError, cx: &Context) -> Failure {
 fn a_checkpoint(word: &str, runs_dir: &Path) -> Option<Failure> {
     let path = std::path::absolute(word).ok()?;
     let folder = path.file_name()?.to_string_lossy().into_owned();
-    let (run, step) = match folder.strip_prefix("step-") {
-        Some(step) => (
-            RunDir::open(path.parent()?.parent()?).ok()?,
-            step.to_string(),
-        ),
+    let (run, step) = match step_in(&folder) {
+        Some(step) => (RunDir::open(path.parent()?.parent()?).ok()?, step),
         None => {
             let (run, step) = word.rsplit_once('@')?;
-            (index::resolve(runs_dir, run).ok()?, step.to_string())
+            let step = whole_number(step).ok()?;
+            (index::resolve(runs_dir, run).ok()?, step)
         }
     };
-    let step = whole_number(&step).ok()?;
     if let Err(gone) = checkpoint_of(&run, Some(step)) {
         return Some(gone);
     }
@@ -486,7 +484,7 @@ mod tests {
         let clock = crate::base::clock::SystemClock::new();
         let run = RunDir::create(dir.path(), "a", "{}", "", &clock).unwrap();
         for step in [10, 20] {
-            let folder = run.checkpoints_path().join(format!("step-{step:06}"));
+            let folder = run.checkpoint_path(step);
             std::fs::create_dir_all(&folder).unwrap();
             std::fs::write(folder.join("manifest.json"), "{}").unwrap();
             std::fs::write(folder.join("state.json"), "{}").unwrap();

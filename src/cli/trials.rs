@@ -238,7 +238,12 @@ pub fn finished(run: &RunDir, summary: &RunSummary) -> Option<Done> {
 fn last_loss(run: &RunDir) -> Option<f64> {
     let mut loss = None;
     index::scan_events(&run.events_path(), &["Finished"], |event| {
-        if let Event::Finished { val_loss, .. } = event {
+        // A resume that is refused leaves the run as it stood.
+        if let Event::Finished {
+            outcome, val_loss, ..
+        } = event
+            && !outcome.is_refusal()
+        {
             loss = val_loss.map(|loss| loss.0);
         }
     })

@@ -26,7 +26,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("metrics", &["wire"]),
     ("methods", &["nn", "data", "metrics"]),
     ("rewards", &["models", "sandbox"]),
-    ("models", &["nn", "hf", "llama_cpp", "hub", "data"]),
+    ("models", &["nn", "hf", "llama_cpp", "hub", "data", "run"]),
     (
         "probes",
         &["nn", "kernels", "optim", "hf", "metrics", "wire"],

@@ -1,4 +1,5 @@
 //! Metric ids are written once, in `wire/id.rs`: with a second spelling, a reader would find nothing after a change.
+//! The names of checkpoints have one place as well.
 
 use crate::sources::sources;
 
@@ -27,4 +28,19 @@ fn metric_ids_are_written_once() {
         faults.extend(twice.map(|id| format!("{}: {id} is a constant of wire/id.rs", source.file)));
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+/// The file with the names of checkpoints' folders.
+const CHECKPOINTS: &str = "run/checkpoints.rs";
+
+/// It was written in seven places, and read in some of them in other ways.
+#[test]
+fn the_name_of_a_checkpoints_folder_is_written_and_read_in_one_place() {
+    let is_it = |line: &&str| line.contains("\"step-\"") || line.contains("step-{");
+    let sources = sources();
+    let with = sources
+        .iter()
+        .filter(|source| source.code.lines().any(|line| is_it(&line)));
+    let with: Vec<&str> = with.map(|source| source.path.as_str()).collect();
+    assert_eq!(with, [CHECKPOINTS]);
 }

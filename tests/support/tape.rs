@@ -261,7 +261,7 @@ impl Tape {
     fn checkpoint(&mut self, step: u64) {
         self.phase(Phase::Checkpointing, step);
         let (path, val_loss) = (
-            format!("checkpoints/step-{step:06}"),
+            llmtui::run::checkpoints::path_in_run(step),
             Some(Num(val_loss(step))),
         );
         self.after(

@@ -373,7 +373,8 @@ fn a_cancelled_slurm_job_saves_what_its_ranks_have_trained() {
     assert_eq!(lost, None);
     assert_eq!(ending(&events).0, Outcome::Stopped);
     let step = RunState::from_events(&events).step;
-    let last = format!("checkpoints/step-{step:06}/manifest.json");
+    let folder = llmtui::run::checkpoints::path_in_run(step);
+    let last = format!("{folder}/manifest.json");
     assert!(bench.run().join(&last).exists(), "{last}");
     bench.assert_no_processes_left();
 }

@@ -11,6 +11,7 @@ use crate::run::compare::{
     visible_differences,
 };
 use crate::run::index::short_run;
+use crate::run::no_effect;
 use crate::run::objective::Difference;
 use crate::spec::{choices, follows, shown};
 use crate::wire::id;
@@ -140,17 +141,17 @@ pub fn text(tracks: &[Track], wanted: &[&Figure], by: Alignment) -> String {
         );
     }
     let settings = visible_differences(tracks, SCHEMA);
+    let (idle, settings): (Vec<&Setting>, Vec<&Setting>) = settings
+        .iter()
+        .partition(|setting| !setting.changes_results());
     out.push_str("\nsettings that differ\n");
     if settings.is_empty() {
         out.push_str("none\n");
     }
-    for setting in &settings {
-        let value = |value: &Option<Value>| {
-            value
-                .as_ref()
-                .map_or("-".into(), |value| one_line(&shown(value)))
-        };
-        row(&mut out, &setting.path, setting.values.iter().map(value));
+    rows_of(&mut out, &settings);
+    if !idle.is_empty() {
+        out.push_str(&format!("\n{}\n", no_effect::TITLE));
+        rows_of(&mut out, &idle);
     }
     readings(&mut out, tracks);
     let has_bits = |track: &Track| {
@@ -169,6 +170,7 @@ pub fn text(tracks: &[Track], wanted: &[&Figure], by: Alignment) -> String {
                 " (different tokenizers: not comparable; val/bpb is)"
             }
             Some(Difference::Tokenizer) => " (different tokenizers: not comparable)",
+            Some(Difference::Data) => " (trained on other data: losses are not comparable)",
         };
         out.push_str(&format!("\n{} by {}{apart}\n", figure.id, by.word()));
         for (x, values) in shared(tracks, &figure.id, by) {
@@ -177,6 +179,17 @@ pub fn text(tracks: &[Track], wanted: &[&Figure], by: Alignment) -> String {
         }
     }
     out
+}
+
+fn rows_of(out: &mut String, settings: &[&Setting]) {
+    for setting in settings {
+        let value = |value: &Option<Value>| {
+            value
+                .as_ref()
+                .map_or("-".into(), |value| one_line(&shown(value)))
+        };
+        row(out, &setting.path, setting.values.iter().map(value));
+    }
 }
 
 /// The newest readings, each with its step where the runs' are not of the same one, and those at the last step that all had
@@ -292,7 +305,12 @@ pub fn object(tracks: &[Track], wanted: &[&Figure], by: Alignment) -> Value {
     settings.extend(rest);
     let settings: Vec<Value> = settings
         .into_iter()
-        .map(|setting| json!({"path": setting.path, "values": setting.values}))
+        .map(|setting| {
+            json!({
+                "path": setting.path, "values": setting.values,
+                "changes_results": setting.changes_results(),
+            })
+        })
         .collect();
     let figures: Vec<Value> = figures(tracks)
         .into_iter()
@@ -497,7 +515,7 @@ mod tests {
         let object = object(&tracks, &wanted, Alignment::Step);
         assert_eq!(
             object["settings"][0],
-            json!({"path": "method", "values": ["simpo", "cpo"]})
+            json!({"path": "method", "values": ["simpo", "cpo"], "changes_results": true})
         );
         assert_eq!(object["figures"][0]["comparable"], false);
     }

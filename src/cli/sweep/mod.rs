@@ -14,7 +14,7 @@ use crate::plan::start::new_run;
 use crate::plan::{plan, target as plan_target};
 use crate::run::RunDir;
 use crate::run::index::{self, RunStatus, RunSummary};
-use crate::run::objective::{self, Objective};
+use crate::run::objective::{Contents, Objective};
 use crate::run::ranking::{Trial, in_one_unit};
 use crate::spec::Loaded;
 use grid::GridAxis;
@@ -97,7 +97,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         target::print_notes(&planned[0].loaded);
         train_all(&mut planned, args, cx)?;
     }
-    let unit = one_unit(&mut planned);
+    let unit = one_unit(&mut planned, cx);
     let rows: Vec<Row> = planned.into_iter().map(|planned| planned.row).collect();
     match args.json {
         true => outln!("{}", super::out::json(&table::object(name, &rows, &unit))?)?,
@@ -111,9 +111,17 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 }
 
 /// Makes the scores comparable: what was done for it, or why they cannot be.
-fn one_unit(planned: &mut [Planned]) -> Result<Option<&'static str>, String> {
+fn one_unit(planned: &mut [Planned], cx: &Context) -> table::Unit {
     let specs: Vec<Value> = planned.iter().map(|p| p.loaded.spec.to_value()).collect();
-    let tokenizers: Vec<Value> = specs.iter().map(objective::tokenizer).collect();
+    let contents = |(planned, spec): (&Planned, &Value)| {
+        let id = planned.row.trial.run.as_ref();
+        let run = id.and_then(|id| RunDir::open(&cx.runs_dir.join(id)).ok());
+        run.map_or_else(
+            || Contents::of_spec(spec),
+            |run| Contents::of_run(&run, spec),
+        )
+    };
+    let contents: Vec<Contents> = planned.iter().zip(&specs).map(contents).collect();
     let methods: Vec<&'static str> = planned
         .iter()
         .map(|p| p.loaded.spec.method.entry().id)
@@ -122,7 +130,7 @@ fn one_unit(planned: &mut [Planned]) -> Result<Option<&'static str>, String> {
         .map(|at| Objective {
             method: methods[at],
             spec: &specs[at],
-            tokenizer: &tokenizers[at],
+            contents: &contents[at],
         })
         .collect();
     let mut trials: Vec<Trial> = planned.iter().map(|p| p.row.trial.clone()).collect();

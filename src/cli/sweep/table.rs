@@ -5,7 +5,7 @@ use crate::base::human;
 use crate::base::text::one_line;
 use crate::cli::out::columns;
 use crate::cli::{Context, run_ref};
-use crate::run::ranking::{Group, Score, Trial, caveats, key, ranked, settle, value};
+use crate::run::ranking::{Group, OTHER_DATA, Score, Trial, caveats, key, ranked, settle, value};
 use crate::spec::alias;
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ pub fn result(trial: &Trial, max_steps: u64) -> String {
 }
 
 /// What was done to make scores comparable, or why they are not.
-pub type Unit = Result<Option<&'static str>, String>;
+pub type Unit = Result<Vec<&'static str>, String>;
 
 /// The runs in the order of the grid, the ranking, and what it leaves open.
 pub fn text(name: &str, rows: &[Row], unit: &Unit, args: &Args, cx: &Context) -> String {
@@ -143,8 +143,8 @@ fn ending(
 
 /// What was done to make scores comparable, and what the ranking leaves open.
 fn notes(trials: &[Trial], groups: &[Group], unit: &Unit) -> Vec<String> {
-    let done = unit.as_ref().ok().copied().flatten().map(String::from);
-    done.into_iter()
+    let done = unit.as_ref().into_iter().flatten();
+    done.map(|line| (*line).to_string())
         .chain(caveats(trials, groups, path_of))
         .collect()
 }
@@ -200,6 +200,10 @@ fn runs(rows: &[Row], trials: &[Trial], metric: Option<&Score>, planned: bool) -
             (Some(_), _) => "failed".into(),
             (None, Some(verdict)) => verdict.clone(),
             (None, None) => "-".into(),
+        };
+        let verdict = match trial.other_data {
+            true => format!("{verdict}, {OTHER_DATA}"),
+            false => verdict,
         };
         let run = trial.run.clone().unwrap_or("-".into());
         row.extend([value, step, time, verdict, run]);
@@ -329,7 +333,7 @@ mod tests {
         assert_eq!(refused["ranking"], json!([]));
         assert_eq!(refused["not_ranked"], "different tokenizers");
         assert_eq!(refused["runs"][1]["score"]["value"], 1.5);
-        let ranked = object("demo", &rows, &Ok(Some("ranked by bits per byte")));
+        let ranked = object("demo", &rows, &Ok(vec!["ranked by bits per byte"]));
         assert_eq!(ranked["ranking"][0]["set"], json!(["vocab=5000"]));
         assert_eq!(ranked["notes"][0], "ranked by bits per byte");
         assert!(ranked["not_ranked"].is_null());

@@ -3,7 +3,7 @@
 //! under `evals/`.
 
 use super::broken::NonFinite;
-use super::checkpoint::{Fault, Manifest};
+use super::checkpoint::{Fault, Manifest, name_of};
 use super::context::RunContext;
 use super::due::is_due;
 use super::roles::Models;
@@ -131,8 +131,8 @@ impl Tasks {
         for prepared in &self.prepared {
             let request = Request {
                 prepared,
-                folder: &self.folder.join(format!("step-{step:06}")),
-                model: &format!("{} step-{step:06}", cx.job.run_dir.folder()),
+                folder: &self.folder.join(name_of(step)),
+                model: &format!("{} {}", cx.job.run_dir.folder(), name_of(step)),
                 fingerprint: tasks::WHILE_TRAINING,
             };
             // Of an earlier attempt at this step: after a rollback its weights may have been others.

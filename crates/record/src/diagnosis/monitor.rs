@@ -89,7 +89,7 @@ impl Monitor {
             | Event::Skipped { .. }
             | Event::Rescued { .. }
             | Event::RescueUndone { .. } => event.clone(),
-            Event::RolledBack { .. } => {
+            Event::RolledBack { .. } | Event::StartedOver => {
                 self.rewound = true;
                 event.clone()
             }

@@ -55,8 +55,8 @@ pub struct Curves {
     records: Vec<Record>,
     given_up: RollbackBuffer<Vec<Record>>,
     serial: u64,
-    /// The earliest step that the run went back to since that was asked.
-    back_to: Option<u64>,
+    /// The earliest step whose readings were dropped since that was asked.
+    dropped_from: Option<u64>,
 }
 
 impl Curves {
@@ -131,6 +131,7 @@ impl Curves {
                 self.take(Kind::Blocks, *step, t, blocks);
             }
             Event::RolledBack { step } => self.roll_back(*step),
+            Event::StartedOver => self.start_over(),
             Event::Rescued { .. } => self.given_up.rescued(),
             Event::RescueUndone { step, .. } => {
                 let restored = self.given_up.undone().into_iter();
@@ -142,9 +143,9 @@ impl Curves {
         }
     }
 
-    /// The earliest step that the run went back to since this was asked last.
-    pub(super) fn went_back(&mut self) -> Option<u64> {
-        self.back_to.take()
+    /// The earliest step whose readings were dropped since this was asked last.
+    pub(super) fn dropped_from(&mut self) -> Option<u64> {
+        self.dropped_from.take()
     }
 
     fn take(
@@ -208,7 +209,7 @@ impl Curves {
             record.values.retain(|(of, _)| *of != column);
         }
         self.records.retain(|record| !record.values.is_empty());
-        self.goes_back_to(step);
+        self.drops_from(step.saturating_add(1));
     }
 
     fn roll_back(&mut self, step: u64) {
@@ -220,11 +221,19 @@ impl Curves {
         for newest in &mut self.newest {
             *newest = (*newest).min(step);
         }
-        self.goes_back_to(step);
+        self.drops_from(step.saturating_add(1));
     }
 
-    fn goes_back_to(&mut self, step: u64) {
-        self.back_to = Some(self.back_to.map_or(step, |earlier| earlier.min(step)));
+    fn start_over(&mut self) {
+        self.records.clear();
+        self.given_up = RollbackBuffer::default();
+        self.newest.fill(0);
+        self.drops_from(0);
+    }
+
+    fn drops_from(&mut self, step: u64) {
+        let earlier = self.dropped_from.unwrap_or(step);
+        self.dropped_from = Some(earlier.min(step));
     }
 }
 

@@ -47,8 +47,8 @@ enum Body {
 /// What comes next in a file of records.
 #[derive(Debug)]
 struct Increment<'a> {
-    /// What was written of later steps no longer counts.
-    back_to: Option<u64>,
+    /// What was written of this step and of later ones no longer counts.
+    dropped_from: Option<u64>,
     records: &'a [Record],
 }
 
@@ -89,7 +89,7 @@ impl Format {
             Body::Records { head, news, .. } => {
                 let mut bytes = head(curves);
                 let all = Increment {
-                    back_to: None,
+                    dropped_from: None,
                     records: curves.records(),
                 };
                 bytes.extend(news(curves, &all));

@@ -42,8 +42,8 @@ impl Stream {
             self.begun = true;
             bytes = head(curves);
         }
-        let back_to = curves.went_back().filter(|step| *step < self.step);
-        self.step = back_to.unwrap_or(self.step);
+        let dropped_from = curves.dropped_from().filter(|step| *step <= self.step);
+        self.step = dropped_from.map_or(self.step, |step| step.saturating_sub(1));
         let all = curves.records();
         let new = &all[all.partition_point(|record| record.serial <= self.serial)..];
         let newest = new.iter().map(|record| record.step).max();
@@ -51,7 +51,11 @@ impl Stream {
         let waits = |step: u64| *by_step && !ended && Some(step) == newest;
         let n = new.iter().position(|record| waits(record.step));
         let records = &new[..n.unwrap_or(new.len())];
-        bytes.extend(news(curves, &Increment { back_to, records }));
+        let increment = Increment {
+            dropped_from,
+            records,
+        };
+        bytes.extend(news(curves, &increment));
         if let Some(last) = records.last() {
             self.serial = last.serial;
         }

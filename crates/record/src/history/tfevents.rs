@@ -57,9 +57,9 @@ fn head(curves: &Curves) -> Vec<u8> {
 
 fn news(curves: &Curves, news: &Increment<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    if let Some(step) = news.back_to {
+    if let Some(step) = news.dropped_from {
         let start = Message::default().field(1, Field::Varint(START));
-        let restart = stepped(curves.state.last_t, step + 1).message(7, start);
+        let restart = stepped(curves.state.last_t, step).message(7, start);
         bytes.extend(framed(&restart.into_bytes()));
     }
     for record in news.records {

@@ -1,9 +1,32 @@
-//! The checkpoints of a run. Their contents belong to the engine.
+//! The checkpoints of a run: their names, and which there are. Their contents belong to the engine.
 
 use super::RunDir;
 use crate::wire::Event;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+/// The folder of a run that holds them.
+pub const FOLDER: &str = "checkpoints";
+/// The file of a checkpoint with the counters of its run, and the fingerprints of its data and tokenizer.
+pub const STATE: &str = "state.json";
+/// What the names of their folders begin with.
+const PREFIX: &str = "step-";
+
+/// What the folder of a step is called, as are other files of that step: `step-001000`.
+pub fn name_of(step: u64) -> String {
+    format!("{PREFIX}{step:06}")
+}
+
+/// The step in such a name; `None` where it is another name, which [`name_of`] gives no step.
+pub fn step_in(name: &str) -> Option<u64> {
+    let step = name.strip_prefix(PREFIX)?.parse().ok()?;
+    (name_of(step) == name).then_some(step)
+}
+
+/// The folder of a checkpoint within that of its run: `checkpoints/step-001000`.
+pub fn path_in_run(step: u64) -> String {
+    format!("{FOLDER}/{}", name_of(step))
+}
 
 /// A complete checkpoint: a folder `step-001000` with a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +47,11 @@ pub struct KeptCheckpoint {
 }
 
 impl RunDir {
+    /// Where the checkpoint of a step is, or would be.
+    pub fn checkpoint_path(&self, step: u64) -> PathBuf {
+        self.checkpoints_path().join(name_of(step))
+    }
+
     /// Complete checkpoints, oldest first. Temporary and unrelated folders are skipped.
     pub fn checkpoints(&self) -> Vec<CheckpointEntry> {
         self.every(whole)
@@ -111,8 +139,7 @@ pub fn whole(path: &Path) -> Option<CheckpointEntry> {
 
 /// The folder as a checkpoint, if it is complete.
 fn complete(path: &Path) -> Option<CheckpointEntry> {
-    let step = path.file_name()?.to_str()?.strip_prefix("step-")?;
-    let step = step.parse().ok()?;
+    let step = step_in(path.file_name()?.to_str()?)?;
     path.join("manifest.json")
         .is_file()
         .then(|| CheckpointEntry {
@@ -128,10 +155,28 @@ mod tests {
     use crate::run::LogWriter;
     use std::sync::Arc;
 
+    #[test]
+    fn a_step_is_read_from_the_name_that_it_was_given() {
+        for step in [0, 7, 1_000, 999_999, 1_000_000, u64::MAX] {
+            assert_eq!(step_in(&name_of(step)), Some(step));
+        }
+        assert_eq!(path_in_run(1_000), "checkpoints/step-001000");
+        for name in [
+            "step-",
+            "step-7",
+            "step-0001000",
+            "step-+00007",
+            "step-001000.zst",
+            "001000",
+        ] {
+            assert_eq!(step_in(name), None, "{name}");
+        }
+    }
+
     fn run_with_steps(dir: &Path, steps: &[u64]) -> RunDir {
         let run = RunDir::create(dir, "x", "", "", &ManualClock::at(0)).unwrap();
         for step in steps {
-            let folder = run.checkpoints_path().join(format!("step-{step:06}"));
+            let folder = run.checkpoint_path(*step);
             std::fs::create_dir(&folder).unwrap();
             std::fs::write(folder.join("manifest.json"), "{}").unwrap();
         }
@@ -151,7 +196,7 @@ mod tests {
     fn saved(step: u64, best: bool) -> Event {
         Event::Checkpointed {
             step,
-            path: format!("checkpoints/step-{step:06}"),
+            path: path_in_run(step),
             bytes: 1,
             seconds: 0.0,
             best,

@@ -2,7 +2,8 @@
 //! Reads only folds, so runs of other programs are compared like ours. No screens here.
 
 use super::log::Tail;
-use super::objective::{Difference, Objective, difference, tokenizer};
+use super::no_effect::changes_results;
+use super::objective::{Contents, Difference, Objective, difference};
 use super::rollback_buffer::RollbackBuffer;
 use super::series::Series;
 use super::state::RunState;
@@ -76,10 +77,11 @@ pub struct Track {
     seen: u64,
     given_up: RollbackBuffer<Vec<Place>>,
     now: Place,
-    /// Settings changed while the run went on, by people and by rescues: step, key, new value; the newest ones.
+    /// Settings changed while the run went on, by people and by rescues: step, key, new value; the newest ones that count.
     changes: Vec<(u64, String, f64)>,
-    /// See [`tokenizer`]; `None` before its files were looked at.
-    tokenizer: Option<Value>,
+    undone_changes: RollbackBuffer<Vec<(u64, String, f64)>>,
+    /// What it was trained on, by its spec until its checkpoints were looked at.
+    contents: Contents,
 }
 
 impl Track {
@@ -104,8 +106,9 @@ impl Track {
         // What a comparison shows is in the series; the log's lines would only take memory.
         debug_assert!(track.state.log.len() <= MAX_LOG);
         track.state.log.clear();
-        let head = track.state.head.as_ref();
-        track.tokenizer = head.map(|head| tokenizer(&head.spec));
+        if let Some(head) = &track.state.head {
+            track.contents = Contents::of_run(run, &head.spec);
+        }
         Ok(track)
     }
 
@@ -113,11 +116,10 @@ impl Track {
     fn objective(&self) -> Option<Objective<'_>> {
         let head = self.state.head.as_ref();
         let head = head.filter(|_| !self.state.is_foreign())?;
-        let said = &head.spec["data"]["tokenizer"];
         Some(Objective {
             method: &head.method,
             spec: &head.spec,
-            tokenizer: self.tokenizer.as_ref().unwrap_or(said),
+            contents: &self.contents,
         })
     }
 
@@ -130,7 +132,9 @@ impl Track {
         }
         // A machine that slept counts less at an engine's end than on its way, and an axis does not go back.
         self.now.millis = self.now.millis.max(self.millis());
+        self.go_back(&envelope.event);
         match &envelope.event {
+            Event::Started { spec, .. } => self.contents = Contents::said(spec),
             Event::Adjusted { step, key, new, .. } => self.changed(*step, key, new.0),
             Event::Rescued { step, lr, .. } | Event::RescueUndone { step, lr, .. } => {
                 self.changed(*step, "lr", lr.1.0);
@@ -138,15 +142,7 @@ impl Track {
             _ => {}
         }
         match envelope.event {
-            Event::RolledBack { step } => {
-                let at = self.places.partition_point(|place| place.step <= step);
-                self.given_up.rolled_back(self.places.split_off(at));
-            }
-            Event::Rescued { .. } => self.given_up.rescued(),
             Event::RescueUndone { step, tokens, .. } => {
-                let counted = self.given_up.undone().into_iter();
-                self.places
-                    .extend(counted.filter(|place| place.step <= step));
                 (self.now.step, self.now.tokens) = (step, tokens);
             }
             Event::Stepped { step, tokens, .. } => {
@@ -154,6 +150,37 @@ impl Track {
                 if self.places.last().is_none_or(|last| last.step < step) {
                     self.keep();
                 }
+            }
+            _ => {}
+        }
+    }
+
+    /// Places and changes of steps that no longer count go, and come back with the undo of a rescue.
+    fn go_back(&mut self, event: &Event) {
+        match event {
+            Event::RolledBack { step } => {
+                let at = self.places.partition_point(|place| place.step <= *step);
+                self.given_up.rolled_back(self.places.split_off(at));
+                let changes = self.changes.extract_if(.., |change| change.0 > *step);
+                self.undone_changes.rolled_back(changes.collect());
+            }
+            Event::StartedOver => {
+                self.places.clear();
+                self.changes.clear();
+                self.given_up = RollbackBuffer::default();
+                self.undone_changes = RollbackBuffer::default();
+            }
+            Event::Rescued { .. } => {
+                self.given_up.rescued();
+                self.undone_changes.rescued();
+            }
+            Event::RescueUndone { step, .. } => {
+                let places = self.given_up.undone().into_iter();
+                self.places
+                    .extend(places.filter(|place| place.step <= *step));
+                let changes = self.undone_changes.undone().into_iter();
+                self.changes
+                    .extend(changes.filter(|change| change.0 <= *step));
             }
             _ => {}
         }
@@ -381,7 +408,7 @@ pub struct Schema {
     pub follows: fn(&str, &[Option<Value>], &[&Value]) -> bool,
 }
 
-/// The same for display: choices first, derived differences left out.
+/// The same for display: choices first, derived differences left out, those that change no result last.
 pub fn visible_differences(tracks: &[Track], schema: Schema) -> Vec<Setting> {
     hide_derived(differing(tracks), &specs(tracks), schema)
 }
@@ -402,7 +429,15 @@ fn hide_derived(differing: Vec<Setting>, specs: &[&Value], schema: Schema) -> Ve
         !known.contains(&setting.path) && !follows()
     });
     found.extend(others);
+    found.sort_by_key(|setting| !setting.changes_results());
     found
+}
+
+impl Setting {
+    /// See [`changes_results`].
+    pub fn changes_results(&self) -> bool {
+        changes_results(&self.path)
+    }
 }
 
 /// A metric of several runs.
@@ -413,7 +448,7 @@ pub struct Figure {
     pub unit: String,
     pub direction: Direction,
     /// Why it does not say the same of all runs that have it, if it does not: a loss of SFT and one of DPO, IPO's and the hinge's, losses
-    /// per token of different tokenizers.
+    /// per token of different tokenizers, losses of different data.
     pub apart: Option<Difference>,
     /// Newest finite reading of each run.
     pub last: Vec<Option<f64>>,

@@ -225,7 +225,7 @@ impl RunDir {
     }
 
     pub fn checkpoints_path(&self) -> PathBuf {
-        self.root.join("checkpoints")
+        self.root.join(super::checkpoints::FOLDER)
     }
 
     /// What `run.json` says; where it is lost or damaged, what the log says in its place.

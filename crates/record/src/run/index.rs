@@ -442,6 +442,7 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         size => scan::read(run, size).map_err(io_error)?,
     };
     let (vals, passes) = (&scan.measured.vals, &scan.measured.passes);
+    let figures = scan.measured.figures();
     let (best_evaluation, best_whole) = scan.best_evaluation().unzip();
     let said = scan.lowest_said();
     let lowest = vals.iter().map(|(_, loss)| *loss).chain(said);
@@ -455,6 +456,7 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         RunStatus::Live | RunStatus::Finished | RunStatus::Stopped
     );
     let judged = |verdict: &String| told || verdict != TOO_EARLY;
+    let verdict = scan.measured.verdict().map(String::from);
     let asked = read_small_text(&run.asked_path(), MAX_ASKED).unwrap_or_default();
     Ok(RunSummary {
         id: run.folder(),
@@ -465,17 +467,17 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         status,
         phase: scan.phase.filter(|_| alive),
         step: scan.step,
-        train_loss: scan.train_loss,
+        train_loss: figures.train_loss,
         val_loss: vals.last().map(|(_, loss)| *loss),
         val_bpb: scan.measured.bpbs.last().map(|(_, bits)| *bits),
         best_val_loss: said.or(lowest),
-        reward: scan.reward,
+        reward: figures.reward,
         pass_at_1: passes.last().map(|(_, share)| *share),
         best_pass_at_1: passes
             .iter()
             .map(|(_, share)| *share)
             .max_by(f64::total_cmp),
-        epochs: scan.epochs,
+        epochs: figures.epochs,
         created: header.created,
         updated: scan.updated.unwrap_or(header.created),
         seconds: scan.spent.seconds(),
@@ -483,7 +485,7 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         base_seconds: scan.base.seconds,
         step_seconds: pace::step_seconds(&scan.newest_steps),
         curve: if size > 0 {
-            let figure = match scan.reward {
+            let figure = match figures.reward {
                 Some(_) => id::REWARD,
                 None => id::TRAIN_LOSS,
             };
@@ -499,7 +501,7 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         best_evaluation,
         best_whole: best_whole.flatten(),
         // A live run that has said none has taken too few steps for one.
-        verdict: scan.verdict.filter(judged).or_else(|| {
+        verdict: verdict.filter(judged).or_else(|| {
             let too_early = status == RunStatus::Live && scan.step > 0;
             too_early.then(|| TOO_EARLY.into())
         }),

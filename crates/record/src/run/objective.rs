@@ -1,15 +1,29 @@
-//! What a reading of a run measures: whether it says the same of several runs. Reads specs, and the tokenizer files that they name; no
-//! logs.
+//! What a reading of a run measures: whether it says the same of several runs. Reads specs, the tokenizer files that they name, and what
+//! checkpoints record of data and tokenizer; no logs.
 
+use super::RunDir;
+use super::checkpoints::STATE;
 use crate::base::files::read_small;
 use crate::wire::id;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
 /// Largest tokenizer file whose contents are compared: those of known models have up to 35 MB. Of a larger one, such as a GGUF file,
 /// the path counts.
 const MAX_TOKENIZER: u64 = 64 << 20;
+/// Largest state of a checkpoint that is read for its fingerprints.
+const MAX_STATE: u64 = 1 << 20;
+/// Settings of the data that leave the texts and what is learned of them as they are: in which order and in which rows they are read,
+/// how often each source is. The tokenizer is compared by itself.
+const NOT_OF_THE_TEXT: [&str; 6] = [
+    "tokenizer",
+    "cache",
+    "packing",
+    "order",
+    "mix",
+    "curriculum",
+];
 /// The tokenizer of a model folder.
 const IN_FOLDER: &str = "tokenizer.json";
 /// Settings of a method that leave what its loss measures as it is: where the reference comes from, and noise in training.
@@ -23,8 +37,114 @@ pub struct Objective<'a> {
     pub method: &'a str,
     /// The resolved spec.
     pub spec: &'a Value,
+    pub contents: &'a Contents,
+}
+
+/// What identifies the tokenizer of a run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TokenizerContents {
     /// What [`tokenizer`] says of it.
-    pub tokenizer: &'a Value,
+    said: Value,
+    /// Its fingerprint: a learned one depends on the text that it was learned from.
+    recorded: Option<String>,
+}
+
+/// What identifies the data of a run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DataContents {
+    /// The settings that say which texts are read, and what is learned of them.
+    said: Value,
+    /// All settings on which the fingerprint depends.
+    read_as: Value,
+    /// Fingerprint of the texts, and of how they are read where they are documents.
+    recorded: Option<String>,
+}
+
+/// What a run was trained on.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Contents {
+    tokenizer: TokenizerContents,
+    data: DataContents,
+}
+
+impl Contents {
+    /// By the settings of a spec; no file is read.
+    pub fn said(spec: &Value) -> Contents {
+        let mut said = spec["data"].clone();
+        let mut read_as = said.clone();
+        if let Some(settings) = read_as.as_object_mut() {
+            settings.remove("cache");
+        }
+        if let Some(settings) = said.as_object_mut() {
+            settings.retain(|key, _| !NOT_OF_THE_TEXT.contains(&key.as_str()));
+        }
+        let sources = said.get_mut("sources").and_then(Value::as_array_mut);
+        for source in sources.into_iter().flatten() {
+            if let Some(settings) = source.as_object_mut() {
+                settings.remove("weight");
+            }
+        }
+        Contents {
+            tokenizer: TokenizerContents {
+                said: spec["data"]["tokenizer"].clone(),
+                recorded: None,
+            },
+            data: DataContents {
+                said,
+                // Synthetic rows are drawn by the seed.
+                read_as: json!([
+                    read_as,
+                    spec["model"]["seq_len"],
+                    spec["method"],
+                    spec["seed"]
+                ]),
+                recorded: None,
+            },
+        }
+    }
+
+    /// The same with the contents of the tokenizer file that the spec names.
+    pub fn of_spec(spec: &Value) -> Contents {
+        let mut contents = Contents::said(spec);
+        contents.tokenizer.said = tokenizer(spec);
+        contents
+    }
+
+    /// The same with what the run's newest checkpoint records.
+    pub fn of_run(run: &RunDir, spec: &Value) -> Contents {
+        let mut contents = Contents::of_spec(spec);
+        let newest = run.checkpoints().pop();
+        let state = newest.and_then(|it| read_small(&it.path.join(STATE), MAX_STATE).ok());
+        let state: Option<Value> = state.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let Some(state) = state else {
+            return contents;
+        };
+        let of = |key: &str| state["fingerprint"][key].as_str().filter(|s| !s.is_empty());
+        contents.tokenizer.recorded = of("tokenizer").map(String::from);
+        let held_out = of("val_fraction").unwrap_or_default();
+        contents.data.recorded = of("data").map(|data| format!("{data} {held_out}"));
+        contents
+    }
+}
+
+impl TokenizerContents {
+    fn is_same(&self, other: &TokenizerContents) -> bool {
+        match (&self.recorded, &other.recorded) {
+            (Some(a), Some(b)) => a == b,
+            _ => self.said == other.said,
+        }
+    }
+}
+
+impl DataContents {
+    fn is_same(&self, other: &DataContents) -> bool {
+        match (&self.recorded, &other.recorded) {
+            (Some(a), Some(b)) if a == b => true,
+            // The same settings, and other texts: the files were changed in between.
+            (Some(_), Some(_)) if self.read_as == other.read_as => false,
+            _ => self.said == other.said,
+        }
+    }
 }
 
 /// Why a reading does not say the same of all runs.
@@ -34,6 +154,8 @@ pub enum Difference {
     Loss,
     /// It depends on how text is cut into tokens, and these are cut differently.
     Tokenizer,
+    /// It is a mean over texts, and these are others.
+    Data,
 }
 
 impl Difference {
@@ -42,13 +164,14 @@ impl Difference {
         match self {
             Difference::Loss => "different losses",
             Difference::Tokenizer => "different tokenizers",
+            Difference::Data => "different data",
         }
     }
 }
 
 /// What identifies the tokenizer of a spec. Of one in a file its contents count, since every checkpoint has a copy; where they cannot be
 /// read, its path. The path is the base model's (`train.from`) where the spec names none.
-pub fn tokenizer(spec: &Value) -> Value {
+fn tokenizer(spec: &Value) -> Value {
     let mut said = spec["data"]["tokenizer"].clone();
     let Some(path) = said.pointer_mut("/file/path") else {
         return said;
@@ -68,15 +191,39 @@ pub fn tokenizer(spec: &Value) -> Value {
 
 /// Why a reading does not say the same of these runs. Any reading of what a method optimizes differs with the method.
 pub fn difference(runs: &[Objective<'_>], id: &str) -> Option<Difference> {
-    of_loss(runs, id).or_else(|| of_tokens(runs, id))
+    of_loss(runs, id)
+        .or_else(|| of_tokens(runs, id))
+        .or_else(|| of_data(runs, id))
 }
 
-/// The same for a score by which runs are ranked: shares and rewards say the same under every method.
+/// The same for a score by which runs are ranked: shares and rewards say the same under every method. Data do not count, since
+/// which are the better ones may be the question: see [`on_same_data`].
 pub fn difference_of_score(runs: &[Objective<'_>], id: &str) -> Option<Difference> {
     match [id::TRAIN_LOSS, id::VAL_LOSS].contains(&id) {
-        true => difference(runs, id),
+        true => of_loss(runs, id).or_else(|| of_tokens(runs, id)),
         false => of_tokens(runs, id),
     }
+}
+
+/// Whether a reading of two runs is of the same texts, as far as it depends on them: losses do. Held-out ones are of a validation set
+/// that both name, whatever was trained on.
+pub fn on_same_data(a: &Objective<'_>, b: &Objective<'_>, id: &str) -> bool {
+    let is_mean = (is_per_token(id) && !id.starts_with(id::EXTRA)) || id == id::VAL_BPB;
+    let sets = [a, b].map(|run| &run.spec["data"]["val_path"]);
+    let on_one_set = id.starts_with(id::VAL) && !sets[0].is_null() && sets[0] == sets[1];
+    !is_mean || on_one_set || a.contents.data.is_same(&b.contents.data)
+}
+
+fn any_pair(
+    runs: &[Objective<'_>],
+    differ: impl Fn(&Objective<'_>, &Objective<'_>) -> bool,
+) -> bool {
+    let mut rest = runs.iter().enumerate();
+    rest.any(|(at, a)| runs[at + 1..].iter().any(|b| differ(a, b)))
+}
+
+fn of_data(runs: &[Objective<'_>], id: &str) -> Option<Difference> {
+    any_pair(runs, |a, b| !on_same_data(a, b, id)).then_some(Difference::Data)
 }
 
 fn of_loss(runs: &[Objective<'_>], id: &str) -> Option<Difference> {
@@ -87,9 +234,9 @@ fn of_loss(runs: &[Objective<'_>], id: &str) -> Option<Difference> {
 
 fn of_tokens(runs: &[Objective<'_>], id: &str) -> Option<Difference> {
     let counts_tokens = is_per_token(id) && runs.iter().any(|run| run.method != OF_SCORES);
-    let mut pairs = runs.windows(2);
-    let differ = pairs.any(|pair| pair[0].tokenizer != pair[1].tokenizer);
-    (counts_tokens && differ).then_some(Difference::Tokenizer)
+    let differ =
+        |a: &Objective<'_>, b: &Objective<'_>| !a.contents.tokenizer.is_same(&b.contents.tokenizer);
+    (counts_tokens && any_pair(runs, differ)).then_some(Difference::Tokenizer)
 }
 
 /// Whether a reading depends on how text is cut into tokens: means over tokens, and log-probabilities of them.
@@ -125,7 +272,7 @@ impl Objective<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::base::clock::ManualClock;
 
     fn spec(method: &str, tokenizer: Value) -> Value {
         json!({"method": {method: {}}, "data": {"tokenizer": tokenizer}})
@@ -133,13 +280,88 @@ mod tests {
 
     fn between(method: &str, tokenizers: [Value; 2], id: &str) -> Option<Difference> {
         let specs = tokenizers.map(|tokenizer| spec(method, tokenizer));
-        let said = specs.each_ref().map(tokenizer);
+        let contents = specs.each_ref().map(Contents::of_spec);
         let runs = [0, 1].map(|at| Objective {
             method,
             spec: &specs[at],
-            tokenizer: &said[at],
+            contents: &contents[at],
         });
         difference(&runs, id)
+    }
+
+    /// A run of this spec, whose checkpoint records these fingerprints of data and tokenizer.
+    fn recorded(dir: &Path, spec: &Value, data: &str, tokenizer: &str) -> Contents {
+        let run = RunDir::create(dir, "x", "", "", &ManualClock::at(0)).unwrap();
+        let folder = run.checkpoint_path(10);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("manifest.json"), "{}").unwrap();
+        let fingerprint = json!({"data": data, "val_fraction": "0.1", "tokenizer": tokenizer});
+        let state = json!({"progress": {}, "fingerprint": fingerprint}).to_string();
+        std::fs::write(folder.join(STATE), state).unwrap();
+        Contents::of_run(&run, spec)
+    }
+
+    fn of_contents(specs: [&Value; 2], contents: [&Contents; 2], id: &str) -> Option<Difference> {
+        let runs = [0, 1].map(|at| Objective {
+            method: "pretrain",
+            spec: specs[at],
+            contents: contents[at],
+        });
+        difference(&runs, id)
+    }
+
+    /// Two tokenizers of 500 tokens, learned from different texts, were taken for one.
+    #[test]
+    fn a_learned_tokenizer_is_known_by_its_fingerprint_where_one_is_recorded() {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = spec("pretrain", json!({"bpe": {"vocab_size": 500}}));
+        let [a, same, other] =
+            ["t", "t", "u"].map(|tokenizer| recorded(dir.path(), &spec, "d", tokenizer));
+        let of = |pair| of_contents([&spec; 2], pair, "val/loss");
+        assert_eq!(of([&a, &same]), None);
+        assert_eq!(of([&a, &other]), Some(Difference::Tokenizer));
+        // One that has saved nothing yet is known by its settings.
+        assert_eq!(of([&other, &Contents::of_spec(&spec)]), None);
+    }
+
+    #[test]
+    fn losses_of_different_data_do_not_say_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let on = |data: Value| json!({"method": {"pretrain": {}}, "data": data});
+        let differ = |a: Value, b: Value, id: &str| {
+            let (a, b) = (on(a), on(b));
+            let contents = [Contents::of_spec(&a), Contents::of_spec(&b)];
+            of_contents([&a, &b], [&contents[0], &contents[1]], id) == Some(Difference::Data)
+        };
+        let [a, b] = ["a.txt", "b.txt"].map(|path| json!({"path": path}));
+        for id in ["train/loss", "val/loss", "val/ppl", "val/bpb"] {
+            assert!(differ(a.clone(), b.clone(), id), "{id}");
+            assert!(!differ(a.clone(), a.clone(), id), "{id}");
+        }
+        for id in ["extra/code", "eval/mmlu/acc", "grad_norm", "lr"] {
+            assert!(!differ(a.clone(), b.clone(), id), "{id}");
+        }
+        // A validation set that both name.
+        let [a, b] = ["a.txt", "b.txt"].map(|path| json!({"path": path, "val_path": "v.txt"}));
+        assert!(differ(a.clone(), b.clone(), "train/loss") && !differ(a, b, "val/loss"));
+        // How often each source is read, and in which rows, changes no text.
+        let mixed = |weight: f64, packing: &str| json!({"packing": packing, "sources": [{"path": "a", "weight": weight}, {"path": "b", "weight": 1.0}]});
+        assert!(!differ(
+            mixed(1.0, "packed"),
+            mixed(3.0, "padded"),
+            "val/loss"
+        ));
+        // The same settings, and a file that was written anew; other settings of the same text.
+        let spec = on(json!({"path": "a.txt"}));
+        let [one, anew] = ["d", "e"].map(|data| recorded(dir.path(), &spec, data, "t"));
+        let data = Some(Difference::Data);
+        assert_eq!(of_contents([&spec; 2], [&one, &anew], "val/loss"), data);
+        let moved = on(json!({"path": "b/a.txt"}));
+        let same = recorded(dir.path(), &moved, "d", "t");
+        assert_eq!(
+            of_contents([&spec, &moved], [&one, &same], "val/loss"),
+            None
+        );
     }
 
     /// A vocabulary of 500 had a lower loss per token than one of 50,000, and won.
@@ -191,12 +413,13 @@ mod tests {
     #[test]
     fn a_loss_of_another_method_is_told_before_its_tokens() {
         let specs = [spec("sft", json!("a")), spec("dpo", json!("b"))];
+        let contents = specs.each_ref().map(Contents::of_spec);
         let runs = ["sft", "dpo"].map(|method| {
             let at = usize::from(method == "dpo");
             Objective {
                 method,
                 spec: &specs[at],
-                tokenizer: &specs[at]["data"]["tokenizer"],
+                contents: &contents[at],
             }
         });
         let loss = Some(Difference::Loss);

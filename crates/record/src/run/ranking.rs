@@ -2,17 +2,20 @@
 //! that can be trusted. No screens here, and no specs: a run comes with the words of its settings.
 
 use super::index::{DIVERGED, RunStatus, RunSummary};
-use super::objective::{Difference, Objective, difference_of_score};
+use super::no_effect::changes_results;
+use super::objective::{Difference, Objective, difference_of_score, on_same_data};
 use crate::base::text::one_line;
 use crate::wire::{Direction, id};
 use serde::Serialize;
 
+/// The mark of a run whose loss is of other data than that of the best one.
+pub const OTHER_DATA: &str = "other data";
 /// The setting whose values are repetitions: they tell differences from noise.
 pub const SEED: &str = "seed";
-/// Settings by their paths that say how a run is watched, how fast it goes or how long it is: nobody looks for their best value.
-const NOT_SEARCHED: [&str; 3] = ["train.log_every", "train.threads", "train.max_steps"];
-/// Sections of such settings.
-const NOT_SEARCHED_SECTIONS: [&str; 3] = ["eval", "checkpoint", "sample"];
+/// How long a run is: more is better, and nobody looks for its best value.
+const LENGTH: &str = "train.max_steps";
+/// The section that says how a run is measured.
+const OF_EVALUATIONS: &str = "eval";
 
 /// A run's best evaluation, by the reading that its method names; the training loss where nothing is evaluated.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -77,6 +80,8 @@ pub struct Trial {
     /// Bits per byte of validation text in a validation loss of one nat per token: a constant of tokenizer and text.
     #[serde(skip)]
     pub bits_per_nat: Option<f64>,
+    /// Its score is a loss on other data than that of the best run.
+    pub other_data: bool,
 }
 
 impl Trial {
@@ -92,6 +97,7 @@ impl Trial {
             message: None,
             over: false,
             bits_per_nat: None,
+            other_data: false,
         }
     }
 
@@ -138,15 +144,15 @@ impl Trial {
     }
 }
 
-/// Makes scores comparable, before [`settle`]: where tokenizers differ, losses per token become bits per byte, which is reported.
-/// `runs`: what each trial's score measures, in the same order.
+/// Makes scores comparable, before [`settle`]: where tokenizers differ, losses per token become bits per byte. Runs whose losses are of
+/// other data than the best one's are marked. Both are reported, as lines. `runs`: what each trial's score measures, in the same order.
 ///
 /// # Errors
 /// Why the runs that count cannot be ranked, for a line that begins with `not comparable: `.
 pub fn in_one_unit(
     trials: &mut [Trial],
     runs: &[Objective<'_>],
-) -> Result<Option<&'static str>, String> {
+) -> Result<Vec<&'static str>, String> {
     let count: Vec<usize> = (0..trials.len().min(runs.len()))
         .filter(|at| trials[*at].sound().is_some())
         .collect();
@@ -155,14 +161,15 @@ pub fn in_one_unit(
     metrics.sort();
     metrics.dedup();
     let metric = match &metrics[..] {
-        [] => return Ok(None),
+        [] => return Ok(Vec::new()),
         [metric] => metric,
         several => return Err(format!("scored by {}", several.join(", "))),
     };
     let counted: Vec<Objective<'_>> = count.iter().map(|at| runs[*at]).collect();
+    let mut notes = Vec::new();
     match difference_of_score(&counted, metric) {
-        None => Ok(None),
-        Some(Difference::Loss) => Err(Difference::Loss.words().into()),
+        None | Some(Difference::Data) => {}
+        Some(Difference::Loss) => return Err(Difference::Loss.words().into()),
         Some(Difference::Tokenizer) => {
             if count.iter().any(|at| trials[*at].in_bits().is_none()) {
                 let what = Difference::Tokenizer.words();
@@ -172,14 +179,33 @@ pub fn in_one_unit(
                 ));
             }
             // One on its way may have none yet.
-            for trial in trials {
+            for trial in trials.iter_mut() {
                 trial.score = trial.in_bits();
             }
-            Ok(Some(
+            notes.push(
                 "ranked by bits per byte: losses per token of different tokenizers are not comparable",
-            ))
+            );
         }
     }
+    if mark_other_data(trials, runs, &count) {
+        notes.push("some runs were trained on other data: losses are not comparable");
+    }
+    Ok(notes)
+}
+
+/// Marks the trials whose scores are of other data than that of the best of those that `count`; whether there are any that count.
+fn mark_other_data(trials: &mut [Trial], runs: &[Objective<'_>], count: &[usize]) -> bool {
+    let scored = count
+        .iter()
+        .filter_map(|at| Some((*at, trials[*at].sound()?)));
+    let best = scored.reduce(|best, other| if other.1.beats(best.1) { other } else { best });
+    let Some((best, metric)) = best.map(|(at, score)| (at, score.metric.clone())) else {
+        return false;
+    };
+    for (trial, run) in trials.iter_mut().zip(runs) {
+        trial.other_data = !on_same_data(&runs[best], run, &metric);
+    }
+    count.iter().any(|at| trials[*at].other_data)
 }
 
 /// Takes the values over the whole validation split, as other screens show them, where every run that counts has one. Where one is
@@ -337,7 +363,7 @@ fn leads(trials: &[Trial], groups: &[Group]) -> bool {
 /// Whether a sweep over it looks for its best value.
 fn is_searched(path: &str) -> bool {
     let section = path.split('.').next().unwrap_or(path);
-    !NOT_SEARCHED.contains(&path) && !NOT_SEARCHED_SECTIONS.contains(&section)
+    changes_results(path) && path != LENGTH && section != OF_EVALUATIONS
 }
 
 /// A best value of a numeric setting with nothing tried beyond it.
@@ -364,6 +390,7 @@ fn at_the_end(word: &str, trials: &[Trial]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::objective::Contents;
 
     fn trial(set: &[&str], loss: Option<f64>) -> Trial {
         Trial {
@@ -485,20 +512,28 @@ mod tests {
     }
 
     /// What [`in_one_unit`] says of trials with these methods and tokenizers.
-    fn unit(trials: &mut [Trial], of: &[(&str, &str)]) -> Result<Option<&'static str>, String> {
+    fn unit(trials: &mut [Trial], of: &[(&str, &str)]) -> Result<Vec<&'static str>, String> {
         let specs: Vec<serde_json::Value> = of
             .iter()
             .map(|(method, tokenizer)| {
                 serde_json::json!({"method": {*method: {}}, "data": {"tokenizer": *tokenizer}})
             })
             .collect();
-        let runs: Vec<Objective<'_>> = of
-            .iter()
-            .zip(&specs)
-            .map(|((method, _), spec)| Objective {
+        in_one_unit_of(trials, of.iter().map(|(method, _)| *method), &specs)
+    }
+
+    fn in_one_unit_of<'a>(
+        trials: &mut [Trial],
+        methods: impl Iterator<Item = &'a str>,
+        specs: &[serde_json::Value],
+    ) -> Result<Vec<&'static str>, String> {
+        let contents: Vec<Contents> = specs.iter().map(Contents::of_spec).collect();
+        let runs: Vec<Objective<'_>> = methods
+            .zip(specs.iter().zip(&contents))
+            .map(|(method, (spec, contents))| Objective {
                 method,
                 spec,
-                tokenizer: &spec["data"]["tokenizer"],
+                contents,
             })
             .collect();
         in_one_unit(trials, &runs)
@@ -520,15 +555,18 @@ mod tests {
         trials[0].bits_per_nat = Some(0.9);
         trials[1].bits_per_nat = Some(0.5);
         trials[1].score.as_mut().unwrap().whole = Some(2.8);
-        let told = unit(&mut trials, &of).unwrap().unwrap();
-        assert!(told.contains("bits per byte"), "{told}");
+        let told = unit(&mut trials, &of).unwrap();
+        assert!(
+            told[0].contains("bits per byte") && told.len() == 1,
+            "{told:?}"
+        );
         let groups = ranked(&trials);
         assert_eq!((groups[0].mean, &groups[0].set[0][..]), (1.5, "vocab=5000"));
         let score = trials[1].score.as_ref().unwrap();
         assert_eq!((&score.metric[..], score.whole), ("val/bpb", Some(1.4)));
         // Of one tokenizer nothing changes.
         let mut alike = [trial(&["lr=1"], Some(2.0)), trial(&["lr=2"], Some(3.0))];
-        assert_eq!(unit(&mut alike, &[of[0], of[0]]), Ok(None));
+        assert_eq!(unit(&mut alike, &[of[0], of[0]]), Ok(vec![]));
         assert_eq!(alike[0].score.as_ref().unwrap().metric, "val/loss");
     }
 
@@ -546,11 +584,35 @@ mod tests {
         assert!(said.contains("val/loss, val/rewards/accuracies"), "{said}");
         let score = trials[0].score.as_mut().unwrap();
         (score.metric, score.higher) = (id::VAL_ACCURACIES.into(), true);
-        assert_eq!(unit(&mut trials, &of), Ok(None));
+        assert_eq!(unit(&mut trials, &of), Ok(vec![]));
         // One that diverged is no result.
         trials[1].verdict = Some(DIVERGED.into());
         trials[0].score.as_mut().unwrap().metric = id::VAL_LOSS.into();
-        assert_eq!(unit(&mut trials, &of), Ok(None));
+        assert_eq!(unit(&mut trials, &of), Ok(vec![]));
+    }
+
+    #[test]
+    fn runs_of_other_data_than_the_best_are_marked_and_a_line_says_so() {
+        let on = |path: &str| serde_json::json!({"method": {"sft": {}}, "data": {"path": path}});
+        let mut trials = [
+            trial(&["path=a"], Some(2.0)),
+            trial(&["path=b"], Some(1.5)),
+            trial(&["path=b"], None),
+        ];
+        let specs = ["a", "b", "b"].map(on);
+        let told = in_one_unit_of(&mut trials, ["sft"; 3].into_iter(), &specs).unwrap();
+        assert!(
+            told.len() == 1 && told[0].contains("other data"),
+            "{told:?}"
+        );
+        let marked = [true, false, false];
+        assert_eq!(trials.each_ref().map(|trial| trial.other_data), marked);
+        let specs = ["a", "a", "b"].map(on);
+        let told = in_one_unit_of(&mut trials, ["sft"; 3].into_iter(), &specs).unwrap();
+        assert!(
+            told.is_empty(),
+            "one that is not ranked needs no line: {told:?}"
+        );
     }
 
     #[test]

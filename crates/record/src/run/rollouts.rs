@@ -2,6 +2,7 @@
 //! number of them. They are for inspection: nothing is computed from them, and a run does not need them. The log itself has
 //! the summary (rewards, lengths, shares) and the first groups at each evaluation.
 
+use super::checkpoints::{name_of, step_in};
 use crate::base::files::open_plain;
 use crate::base::stats;
 use crate::wire::Num;
@@ -128,7 +129,7 @@ fn folder(run: &Path) -> PathBuf {
 }
 
 fn name(step: u64) -> String {
-    format!("step-{step:06}{ENDING}")
+    format!("{}{ENDING}", name_of(step))
 }
 
 /// The steps of which there are files, in order.
@@ -138,8 +139,7 @@ pub fn steps(run: &Path) -> Vec<u64> {
         .flatten()
         .filter_map(|entry| {
             let name = entry.file_name();
-            let number = name.to_str()?.strip_prefix("step-")?.strip_suffix(ENDING)?;
-            number.parse().ok()
+            step_in(name.to_str()?.strip_suffix(ENDING)?)
         })
         .collect();
     steps.sort_unstable();

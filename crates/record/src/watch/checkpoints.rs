@@ -12,16 +12,28 @@ pub fn checkpoint(folder: &Path) -> Option<u64> {
     name.strip_prefix("checkpoint-")?.parse().ok()
 }
 
+/// The state that was written last; of those of one moment that of the highest step.
+pub fn newest<P: AsRef<Path>>(
+    states: impl Iterator<Item = (UnixMillis, P)>,
+) -> Option<(UnixMillis, P)> {
+    states.max_by_key(|(changed, path)| (*changed, step_of(path)))
+}
+
+/// The step of a state's checkpoint; a file beside the checkpoints is written after the last one.
+fn step_of(path: &impl AsRef<Path>) -> u64 {
+    let step = path.as_ref().parent().and_then(checkpoint);
+    step.unwrap_or(u64::MAX)
+}
+
 /// The newest state of a run among its checkpoints: of those that changed together the one of the highest step, because copies
-/// have any order in time. A file beside the checkpoints is written after the last one.
+/// have any order in time.
 pub fn furthest<P: AsRef<Path>>(
     states: impl Iterator<Item = (UnixMillis, P)>,
 ) -> Option<(UnixMillis, P)> {
     let states: Vec<(UnixMillis, P)> = states.collect();
     let last = states.iter().map(|(changed, _)| *changed).max()?;
-    let step = |path: &P| path.as_ref().parent().and_then(checkpoint);
     states
         .into_iter()
         .filter(|(changed, _)| last.0 - changed.0 <= TOGETHER)
-        .max_by_key(|(changed, path)| (step(path).unwrap_or(u64::MAX), *changed))
+        .max_by_key(|(changed, path)| (step_of(path), *changed))
 }

@@ -455,8 +455,14 @@ mod tests {
             let folder = dir.path().join(format!("checkpoint-{step}"));
             std::fs::create_dir_all(&folder).unwrap();
             let path = folder.join("trainer_state.json");
-            let entry = format!("{{\"step\": {step}, \"loss\": 2.5}}");
-            let state = format!("{{\"global_step\": {step}, \"log_history\": [{entry}]}}");
+            // Each holds the history up to its step.
+            let steps = checkpoints.iter().map(|(step, _)| step);
+            let entries: Vec<String> = steps
+                .filter(|at| *at <= step)
+                .map(|at| format!("{{\"step\": {at}, \"loss\": 2.5}}"))
+                .collect();
+            let history = entries.join(", ");
+            let state = format!("{{\"global_step\": {step}, \"log_history\": [{history}]}}");
             std::fs::write(&path, state).unwrap();
             let file = std::fs::File::options().write(true).open(&path).unwrap();
             file.set_modified(UNIX_EPOCH + Duration::from_secs(1_700_000_000 + at))
@@ -479,7 +485,7 @@ mod tests {
             let mut source = (found.format.open)(&found.path, found.named, &Default::default());
             let mut items = Vec::new();
             source.poll(&mut items).unwrap();
-            let values = items.into_iter().find_map(|item| match item {
+            let values = items.into_iter().rev().find_map(|item| match item {
                 crate::watch::Item::Readings { values, .. } => Some(values),
                 _ => None,
             });

@@ -63,6 +63,44 @@ pub fn text_number(text: &str) -> Option<f64> {
     text.parse().ok()
 }
 
+/// What the commas in a number are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comma {
+    /// There are none, or each stands between thousands: `1,234.5`, `1,234,567`.
+    Thousands,
+    /// It can only stand before the fraction: `1,0e-4`, `0,123`, `2,34`.
+    Decimal,
+    /// It may be either: `1,234`.
+    Unclear,
+}
+
+/// What the commas of a printed number are, by the number alone.
+pub fn comma(number: &str) -> Comma {
+    let number = number.trim_start_matches(['-', '+']);
+    let Some((whole, rest)) = number.split_once(',') else {
+        return Comma::Thousands;
+    };
+    if rest.contains([',', '.']) || whole.is_empty() {
+        return Comma::Thousands;
+    }
+    let (digits, exponent) = rest.split_once(['e', 'E']).unwrap_or((rest, ""));
+    let in_groups = digits.len() == 3 && whole.len() <= 3 && !whole.starts_with('0');
+    match in_groups && exponent.is_empty() {
+        true => Comma::Unclear,
+        false => Comma::Decimal,
+    }
+}
+
+/// A printed number; an unclear comma stands before the fraction where `decimal` says so, and between thousands otherwise.
+pub fn comma_number(text: &str, decimal: bool) -> Option<f64> {
+    let point = match comma(text) {
+        Comma::Decimal => ".",
+        Comma::Unclear if decimal => ".",
+        _ => "",
+    };
+    text_number(&text.replace(',', point))
+}
+
 /// A whole number that is no negative one.
 pub fn step_of(x: f64) -> Option<u64> {
     (x.is_finite() && (0.0..=9e15).contains(&x)).then_some(x as u64)
@@ -114,6 +152,26 @@ mod tests {
         assert_eq!(names, ["loss", "a/b", "a/c", "ü"]);
         assert!(values[0].1.is_nan() && values[1].1 == f64::NEG_INFINITY && values[2].1 == 1.5);
         assert!(parse("{\"a\": nope}").is_none() && parse("NaN\\").is_none());
+    }
+
+    #[test]
+    fn a_comma_is_a_decimal_one_only_where_it_cannot_be_one_of_thousands() {
+        for (text, is, alone, decimal) in [
+            ("1,234", Comma::Unclear, 1234.0, 1.234),
+            ("-12,345", Comma::Unclear, -12_345.0, -12.345),
+            ("1,0e-4", Comma::Decimal, 1e-4, 1e-4),
+            ("1,000e-4", Comma::Decimal, 1e-4, 1e-4),
+            ("0,123", Comma::Decimal, 0.123, 0.123),
+            ("2,34", Comma::Decimal, 2.34, 2.34),
+            ("1234,567", Comma::Decimal, 1234.567, 1234.567),
+            ("1,234.5", Comma::Thousands, 1234.5, 1234.5),
+            ("1,234,567", Comma::Thousands, 1_234_567.0, 1_234_567.0),
+            ("2.345", Comma::Thousands, 2.345, 2.345),
+        ] {
+            assert_eq!(comma(text), is, "{text}");
+            assert_eq!(comma_number(text, false), Some(alone), "{text}");
+            assert_eq!(comma_number(text, true), Some(decimal), "{text}");
+        }
     }
 
     #[test]

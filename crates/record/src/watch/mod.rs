@@ -36,6 +36,8 @@ pub const CALLBACK: &str = include_str!("../../../../assets/watch/llmtui_log.py"
 pub enum Item {
     /// What was read so far no longer stands there: reading starts over.
     Restart,
+    /// The program says that its run begins, or goes on, at this step: what was read of later steps is of an earlier attempt.
+    Began(u64),
     /// Of the run as a whole.
     Facts(Facts),
     Readings {

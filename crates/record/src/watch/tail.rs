@@ -3,7 +3,7 @@
 
 use crate::base::clock::UnixMillis;
 use crate::base::files::{Identity, open_plain};
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 pub const AT_ONCE: usize = 1 << 20;
 /// Longest line or record, in bytes; a longer line is left out.
 pub const MAX_LINE: usize = 1 << 20;
-/// Bytes at the beginning by which a file that was written anew is known.
+/// Bytes at the beginning, and before the cursor, by which a file that was written anew is known: two starts of one program begin
+/// alike, and the second may have written more than was read of the first.
 const HEAD: usize = 256;
 
 /// What happened to the file.
@@ -30,6 +31,8 @@ pub struct Tail {
     identity: Option<Identity>,
     at: u64,
     head: Vec<u8>,
+    /// What was read last, before the cursor.
+    last: Vec<u8>,
     /// The first line belongs to the head, however long it is.
     by_first_line: bool,
     /// Read, and not yet taken.
@@ -47,6 +50,7 @@ impl Tail {
             identity: None,
             at: 0,
             head: Vec::new(),
+            last: Vec::new(),
             by_first_line: false,
             buffer: Vec::new(),
             inside_long: false,
@@ -83,8 +87,10 @@ impl Tail {
         let mut head = Vec::new();
         let known = HEAD.max(self.head.len()) as u64;
         (&mut file).take(known).read_to_end(&mut head)?;
-        let same =
-            self.identity == Some(identity) && length >= self.at && head.starts_with(&self.head);
+        let same = self.identity == Some(identity)
+            && length >= self.at
+            && head.starts_with(&self.head)
+            && self.stands_before_cursor(&mut file)?;
         let replaced = self.identity.is_some() && !same;
         if !same {
             *self = Tail {
@@ -100,6 +106,8 @@ impl Tail {
         file.take(AT_ONCE as u64).read_to_end(&mut self.buffer)?;
         let grown = self.buffer.len() - before;
         self.at += grown as u64;
+        self.last.extend_from_slice(&self.buffer[before..]);
+        self.last.drain(..self.last.len().saturating_sub(HEAD));
         self.extend_head();
         let change = match (replaced, grown) {
             (true, _) => Change::Replaced,
@@ -107,6 +115,14 @@ impl Tail {
             (false, _) => Change::Grew,
         };
         Ok((change, grown > 0 && self.at < length))
+    }
+
+    /// Whether what was read last is still there.
+    fn stands_before_cursor(&self, file: &mut File) -> io::Result<bool> {
+        file.seek(SeekFrom::Start(self.at - self.last.len() as u64))?;
+        let mut there = Vec::new();
+        file.take(self.last.len() as u64).read_to_end(&mut there)?;
+        Ok(there == self.last)
     }
 
     /// Takes the first line into the head while nothing of the file was taken.
@@ -196,6 +212,23 @@ mod tests {
         std::fs::write(&path, "t").unwrap();
         assert_eq!(tail.read().unwrap().0, Change::Replaced);
         assert_eq!(tail.lines(), [""; 0]);
+    }
+
+    #[test]
+    fn a_file_that_begins_alike_and_is_longer_is_another_one_by_what_was_read_last() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let begins = format!("{}\n", "settings ".repeat(HEAD));
+        append(&path, &format!("{begins}one\n"));
+        let mut tail = Tail::new(&path);
+        tail.read().unwrap();
+        assert_eq!(tail.lines().len(), 2);
+        std::fs::write(&path, format!("{begins}two\nthree\n")).unwrap();
+        assert_eq!(tail.read().unwrap().0, Change::Replaced);
+        assert_eq!(tail.lines()[1..], ["two", "three"]);
+        append(&path, "four\n");
+        assert_eq!(tail.read().unwrap().0, Change::Grew);
+        assert_eq!(tail.lines(), ["four"]);
     }
 
     #[test]

@@ -47,14 +47,29 @@ pub struct Translator {
     events: Vec<Envelope>,
     /// Readings of one step that are still together: training's and held-out ones.
     group: Option<Group>,
+    /// All that was sent of the newest step.
+    sent: Option<Group>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Group {
     step: u64,
     t: UnixMillis,
     train: Values,
     held_out: Values,
+}
+
+impl Group {
+    fn has(&self, id: &str) -> bool {
+        self.train.contains_key(id) || self.held_out.contains_key(id)
+    }
+
+    /// With later readings of the same step.
+    fn extend(&mut self, later: Group) {
+        self.t = later.t;
+        self.train.extend(later.train);
+        self.held_out.extend(later.held_out);
+    }
 }
 
 impl Translator {
@@ -81,6 +96,7 @@ impl Translator {
             last_t: UnixMillis::default(),
             events: Vec::new(),
             group: None,
+            sent: None,
         }
     }
 
@@ -107,6 +123,7 @@ impl Translator {
                     self.record = 0;
                     self.replaced = true;
                 }
+                Item::Began(step) => self.begin_at(step),
                 Item::Ended(well) => self.end(well, ""),
                 Item::Trouble(message) => {
                     self.close_group();
@@ -190,6 +207,7 @@ impl Translator {
             self.close_group();
         }
         let (mut train, mut held_out) = (Values::new(), Values::new());
+        let mut differs = false;
         for (name, x) in values {
             match self.mapping.role(&name) {
                 Role::Tokens => self.tokens = super::json::step_of(x).unwrap_or(self.tokens),
@@ -207,6 +225,13 @@ impl Translator {
                     if !is_reported {
                         continue;
                     }
+                    if repeated && !self.group.as_ref().is_some_and(|group| group.has(&id)) {
+                        match self.sent_at(step, &id) {
+                            Some(sent) if sent.to_bits() != x.to_bits() => differs = true,
+                            // Nothing new, or a late word on a step that others have passed.
+                            _ => continue,
+                        }
+                    }
                     let values = if names::is_held_out(&id) {
                         &mut held_out
                     } else {
@@ -221,6 +246,9 @@ impl Translator {
             return;
         }
         self.record = step;
+        if differs {
+            self.replace_sent(step);
+        }
         let ids = train.keys().chain(held_out.keys()).cloned().collect();
         self.roll_back(step, ids, behind);
         let group = self.group.get_or_insert_with(|| Group {
@@ -257,13 +285,79 @@ impl Translator {
         if !self.started || self.newest.values().all(|newest| *newest < step) {
             return;
         }
-        self.newest.clear();
-        (self.tokens, self.step) = (0, 0);
-        self.emit(Event::RolledBack { step: 0 });
+        self.tokens = 0;
+        self.drop_after(None);
         self.emit(Event::Noted {
             step: 0,
             text: "the log was written anew: what was read before is dropped, and it is read from its beginning".into(),
         });
+    }
+
+    /// The program says where its run begins or goes on. Whether it was started several times since the last look does not matter:
+    /// each time what is read of later steps goes.
+    fn begin_at(&mut self, step: u64) {
+        self.close_group();
+        if step == 0 {
+            (self.passes, self.record) = (EpochJoiner::default(), 0);
+        } else if self.passes.joined() {
+            // The log counts the steps of each pass, and does not say of which one this is.
+            return;
+        }
+        let Some(from) = self.newest.values().max().copied() else {
+            return;
+        };
+        if step > 0 && from <= step {
+            return;
+        }
+        if step == 0 {
+            self.tokens = 0;
+        }
+        self.drop_after((step > 0).then_some(step));
+        let (from, at) = (human::grouped(from), human::grouped(step));
+        self.emit(Event::Noted {
+            step,
+            text: format!(
+                "the run was started again at step {at}, after step {from}: earlier values behind it are dropped"
+            ),
+        });
+    }
+
+    /// What was read after a step no longer counts; without one, nothing does.
+    fn drop_after(&mut self, step: Option<u64>) {
+        self.sent = None;
+        let Some(to) = step else {
+            self.newest.clear();
+            self.step = 0;
+            return self.emit(Event::StartedOver);
+        };
+        let newest = self.newest.values_mut();
+        newest.for_each(|newest| *newest = (*newest).min(to));
+        self.step = self.step.min(to);
+        self.emit(Event::RolledBack { step: to });
+    }
+
+    /// What was sent of a metric, if nothing of another step followed.
+    fn sent_at(&self, step: u64, id: &str) -> Option<f64> {
+        let sent = self.sent.as_ref().filter(|sent| sent.step == step)?;
+        let value = sent.train.get(id).or_else(|| sent.held_out.get(id));
+        value.map(|x| x.0)
+    }
+
+    /// The newest step is read once more, with other values: it is sent again with those, so that no metric has two readings.
+    fn replace_sent(&mut self, step: u64) {
+        let Some(mut sent) = self.sent.take() else {
+            return;
+        };
+        let group = self.group.take();
+        self.drop_after(step.checked_sub(1));
+        if let Some(group) = group {
+            sent.extend(group);
+        }
+        let ids = sent.train.keys().chain(sent.held_out.keys());
+        for id in ids {
+            self.newest.insert(id.clone(), step);
+        }
+        self.group = Some(sent);
     }
 
     /// A metric's step went back: the run was resumed from an earlier state.
@@ -271,18 +365,15 @@ impl Translator {
         let newest = ids.iter().filter_map(|id| self.newest.get(id)).max();
         if let Some(from) = newest.copied().filter(|newest| *newest > step) {
             self.close_group();
-            let to = step.saturating_sub(1);
-            self.newest
-                .values_mut()
-                .for_each(|newest| *newest = (*newest).min(to));
-            self.step = self.step.min(to);
-            self.emit(Event::RolledBack { step: to });
-            let (from, step) = (human::grouped(from), human::grouped(step));
+            self.drop_after(step.checked_sub(1));
+            let (from, at) = (human::grouped(from), human::grouped(step));
+            let dropped = match step {
+                0 => "as in a run that was started again: earlier values are dropped",
+                _ => "as in a resumed run: earlier values after that step are dropped",
+            };
             self.emit(Event::Noted {
-                step: to,
-                text: format!(
-                    "the log went back from step {from} to step {step}, as in a resumed run: earlier values after that step are dropped"
-                ),
+                step: step.saturating_sub(1),
+                text: format!("the log went back from step {from} to step {at}, {dropped}"),
             });
         }
         let mut new: Vec<&String> = ids
@@ -336,6 +427,10 @@ impl Translator {
         // An evaluation behind the end does not make the run go on.
         if !(self.finished && group.train.is_empty() && group.step == self.step) {
             self.open();
+        }
+        match &mut self.sent {
+            Some(sent) if sent.step == group.step => sent.extend(group.clone()),
+            sent => *sent = Some(group.clone()),
         }
         let (step, tokens) = (group.step, self.tokens);
         if !group.train.is_empty() {

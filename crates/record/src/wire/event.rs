@@ -284,6 +284,9 @@ pub enum Event {
     RolledBack {
         step: u64,
     },
+    /// The run began again before its first step: nothing read before counts, not even what was measured at step 0, which a
+    /// `RolledBack` to step 0 keeps. Only logs of other programs have it.
+    StartedOver,
     /// The update of this step was skipped: its loss or its gradient norm was an outlier.
     Skipped {
         step: u64,

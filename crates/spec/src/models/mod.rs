@@ -16,6 +16,7 @@ use crate::hf::{self, HfError, TokenIds};
 pub use crate::llama_cpp::is_gguf;
 use crate::llama_cpp::{GgufModel, ModelFileError};
 use crate::nn::{Model, ModelConfig, param_infos};
+use crate::run::checkpoints::{FOLDER, name_of as name_of_step, step_in};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
@@ -70,7 +71,7 @@ pub fn name_of(path: &Path) -> String {
     let (own, above) = (part(Some(&resolved)), resolved.parent());
     let over = || part(above.and_then(Path::parent));
     let name = match part(above).as_str() {
-        "checkpoints" if !over().is_empty() => format!("{}-{own}", over()),
+        FOLDER if !over().is_empty() => format!("{}-{own}", over()),
         "snapshots" => match over().strip_prefix("models--") {
             Some(repo) => repo.rsplit("--").next().unwrap_or(repo).to_string(),
             None => own,
@@ -195,11 +196,13 @@ pub fn writes(path: &Path) -> bool {
 /// What is wrong with a run's folder, or its folder of checkpoints, in a model's place, and what to write instead: one of
 /// its checkpoints. `said` is the folder as the user wrote it.
 pub fn of_a_run(said: &Path, full: &Path) -> Option<(&'static str, String)> {
-    let step = |name: &String| name.starts_with("step-");
-    let newest = |folder: &Path| names(folder).into_iter().filter(step).max();
+    let newest = |folder: &Path| {
+        let steps = names(folder).into_iter().filter_map(|name| step_in(&name));
+        steps.max().map(name_of_step)
+    };
     let (what, newest) = match full.join("run.json").is_file() {
         true => {
-            let folder = Path::new("checkpoints");
+            let folder = Path::new(FOLDER);
             let newest = newest(&full.join(folder)).map(|name| folder.join(name));
             ("is a run, not a model", newest)
         }

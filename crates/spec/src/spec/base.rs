@@ -358,7 +358,7 @@ fn fill(
 
 /// A shipped preset describes a new model: with a base model, the base's values replace its own.
 fn drop_preset_values(merged: &mut Merged, config: &ModelConfig, has_tokenizer: bool) {
-    let Merged { value, origins } = merged;
+    let Merged { value, origins, .. } = merged;
     if let Some(model) = value.get_mut("model") {
         drop_preset_leaves(origins, "model", model, config.seq_len);
     }

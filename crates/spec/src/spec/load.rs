@@ -6,7 +6,9 @@ use super::layer::{self, Setting};
 use super::merge::{Merged, judge};
 use super::presets::{self, Source, SpecSources};
 use super::schema::{self, Kind, Node};
-use super::{PresetGroup, RunConfig, RunSpec, base, home, implied, relative_paths, validate, yaml};
+use super::{
+    PresetGroup, RunConfig, RunSpec, aside, base, home, implied, relative_paths, validate, yaml,
+};
 use crate::base::near::{did_you_mean, nearest};
 use crate::base::text::one_line;
 use serde_json::Value;
@@ -20,10 +22,12 @@ pub struct Loaded {
     pub origins: Origins,
     /// The values that were set, without defaults: a spec file of its own, for `asked.yaml`.
     pub asked: String,
+    /// What files say of members that they do not choose, a line each.
+    pub set_aside: Vec<String>,
 }
 
 impl Loaded {
-    /// Values that changed because a higher layer changed another one, each with its reason.
+    /// Values that changed because a higher layer changed another one, each with its reason, and what was not read.
     pub fn notes(&self) -> Vec<String> {
         let value = self.spec.to_value();
         let implied = self.origins.iter().filter_map(|(path, origin)| {
@@ -39,7 +43,8 @@ impl Loaded {
             Some(format!("{key} {value}: {how}"))
         });
         let others = [self.shorter_context(), self.unfilled()];
-        implied.chain(others.into_iter().flatten()).collect()
+        let all = implied.chain(others.into_iter().flatten());
+        all.chain(self.set_aside.iter().cloned()).collect()
     }
 
     /// A template is for a model and data of the user's: what it trains without them.
@@ -185,6 +190,10 @@ pub(super) fn merge_files(files: Vec<Source>, here: &Path, issues: &mut Vec<Issu
         if !layer.settings.iter().any(|s| s.path == ["name"]) {
             layer.settings.push(name_from(&file.stem, &file.label));
         }
+        let gone = aside::set_aside(&mut layer);
+        merged
+            .set_aside
+            .extend(gone.map(|line| format!("{}: {line}", one_line(&file.label))));
         merged.apply_layer(layer, issues);
     }
     merged
@@ -233,6 +242,7 @@ fn finish(
         spec,
         origins: merged.origins,
         asked,
+        set_aside: merged.set_aside,
     })
 }
 

@@ -20,6 +20,8 @@ const MAP: &str = "write {NAME: VALUE, NAME: VALUE}";
 pub(super) struct Merged {
     pub value: Value,
     pub origins: Origins,
+    /// What files say of members that they do not choose: see [`super::aside`].
+    pub set_aside: Vec<String>,
 }
 
 impl Default for Merged {
@@ -27,6 +29,7 @@ impl Default for Merged {
         Merged {
             value: Value::Object(Map::new()),
             origins: Origins::default(),
+            set_aside: Vec::new(),
         }
     }
 }

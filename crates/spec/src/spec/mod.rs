@@ -4,6 +4,7 @@
 //! `presets` (which files) → `layer` (names resolved) → `merge` (values validated) → `load` (typed).
 
 pub mod alias;
+mod aside;
 mod base;
 mod config;
 mod differences;

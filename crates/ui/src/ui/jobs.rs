@@ -430,7 +430,7 @@ mod tests {
         let runs = tempfile::tempdir().unwrap();
         let run = RunDir::create(runs.path(), "x", "", "", &ManualClock::at(0)).unwrap();
         for step in [100, 300] {
-            let folder = run.checkpoints_path().join(format!("step-{step:06}"));
+            let folder = run.checkpoint_path(step);
             std::fs::create_dir(&folder).unwrap();
             std::fs::write(folder.join("manifest.json"), "{}").unwrap();
         }
@@ -443,7 +443,7 @@ mod tests {
                 t: UnixMillis(0),
                 event: Event::Checkpointed {
                     step,
-                    path: format!("checkpoints/step-{step:06}"),
+                    path: crate::run::checkpoints::path_in_run(step),
                     bytes: 1,
                     seconds: 0.0,
                     best,

@@ -2,7 +2,7 @@
 
 use crate::base::text::shown;
 use crate::run::index::RunSummary;
-use crate::run::objective::Objective;
+use crate::run::objective::{Contents, Objective};
 use crate::spec::PresetGroup;
 use crate::wire::Phase;
 use std::path::{Path, PathBuf};
@@ -52,8 +52,8 @@ impl PresetKind {
 pub struct ComparedRun {
     pub run: RunSummary,
     pub spec: serde_json::Value,
-    /// What identifies its tokenizer: see [`crate::run::objective::tokenizer`].
-    pub tokenizer: serde_json::Value,
+    /// What it was trained on.
+    pub contents: Contents,
 }
 
 impl ComparedRun {
@@ -62,7 +62,7 @@ impl ComparedRun {
         Objective {
             method: &self.run.method,
             spec: &self.spec,
-            tokenizer: &self.tokenizer,
+            contents: &self.contents,
         }
     }
 }

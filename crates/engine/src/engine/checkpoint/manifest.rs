@@ -7,6 +7,7 @@ use crate::base::text::one_line;
 use crate::hf;
 use crate::models::{ModelSource, SourceError};
 use crate::rewards::WeightedReward;
+use crate::run::checkpoints::step_in;
 use crate::tasks::Prepared;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -156,10 +157,8 @@ impl Manifest {
     /// The manifest cannot be read, or a file is absent, not listed, or not what it says.
     pub fn verify(folder: &Path) -> Result<Manifest, Fault> {
         let manifest = Manifest::read(folder)?;
-        let said = folder
-            .file_name()
-            .and_then(|name| name.to_str()?.strip_prefix("step-"));
-        let said: Option<u64> = said.and_then(|digits| digits.parse().ok());
+        let name = folder.file_name().and_then(|name| name.to_str());
+        let said = name.and_then(step_in);
         if said.is_some_and(|step| step != manifest.step) {
             let what = format!(
                 "it is of step {}, but the folder is named after another",

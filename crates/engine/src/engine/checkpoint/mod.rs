@@ -21,12 +21,13 @@ mod needed;
 mod readjust;
 pub mod store;
 
+pub use crate::run::checkpoints::{FOLDER, STATE, name_of};
 pub use error::CheckpointError;
 pub use fingerprint::Fingerprint;
 pub use manifest::{Fault, Manifest};
 pub use needed::{by_other_runs, is_needed, named_by};
 pub use readjust::{forget_adjustments, recount};
-pub use store::{Found, Store, name_of};
+pub use store::{Found, Store};
 
 use super::EngineError;
 use super::context::RunContext;
@@ -49,9 +50,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use store::Part;
 
-/// The folder of checkpoints inside a run's directory.
-pub const FOLDER: &str = "checkpoints";
-pub const STATE: &str = "state.json";
 pub const OPTIMIZER: &str = "optimizer.safetensors";
 pub const ROLLOUT: &str = "rollout.json.zst";
 pub const CRITIC: &str = "critic.safetensors";

@@ -10,6 +10,7 @@ use super::disk::{Disk, FileRecord, Fill};
 use super::manifest::{self, Fault, Manifest};
 use crate::base::files::{DELETED, open_plain};
 use crate::hf::CONFIG;
+use crate::run::checkpoints::{name_of, step_in};
 use crate::run::{GIVEN_UP, is_abandoned};
 use crate::spec::FROZEN_COPIES;
 use std::collections::BTreeSet;
@@ -18,7 +19,6 @@ use std::path::{Path, PathBuf};
 
 const TEMPORARY: &str = ".tmp-";
 const REPLACED: &str = ".old-";
-const PREFIX: &str = "step-";
 
 /// One file of a checkpoint to be written.
 pub struct Part<'a> {
@@ -43,11 +43,6 @@ pub struct Store {
     verified: BTreeSet<u64>,
 }
 
-/// `step-001000`
-pub fn name_of(step: u64) -> String {
-    format!("{PREFIX}{step:06}")
-}
-
 /// Checkpoints in `folder`, newest first, but for those that were given up. Names alone: nothing is verified.
 pub fn list(folder: &Path) -> Vec<Found> {
     let mut found = every(folder);
@@ -61,10 +56,8 @@ pub fn every(folder: &Path) -> Vec<Found> {
     let mut found: Vec<Found> = entries
         .filter_map(|entry| {
             let name = entry.file_name();
-            let digits = name.to_str()?.strip_prefix(PREFIX)?;
-            let step = digits.parse().ok()?;
-            (digits.len() >= 6).then(|| Found {
-                step,
+            Some(Found {
+                step: step_in(name.to_str()?)?,
                 path: entry.path(),
             })
         })

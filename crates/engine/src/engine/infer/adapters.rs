@@ -6,6 +6,7 @@ use crate::hf::{ADAPTER_CONFIG, AdapterError, HfError, Peft};
 use crate::kernels::errors::error_text;
 use crate::models::ModelSource;
 use crate::nn::{Model, ParamInfo, Table};
+use crate::run::checkpoints::FOLDER;
 use std::path::{Path, PathBuf};
 
 /// The adapters that a model can be asked with.
@@ -128,7 +129,7 @@ impl Adapters {
         let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned());
         let parent = whole.parent();
         let run = parent
-            .filter(|p| p.ends_with("checkpoints"))
+            .filter(|p| p.ends_with(FOLDER))
             .and_then(Path::parent);
         let plain = run
             .and_then(name)

@@ -203,7 +203,7 @@ fn a_save_that_fails_is_a_warning_and_training_goes_on() {
 
 /// A run whose save of `step` cannot begin: a folder that cannot be replaced stands where its temporary one would.
 fn with_blocked_save(run: &Run, step: u64) -> (Vec<Event>, std::path::PathBuf) {
-    let name = format!(".tmp-step-{step:06}");
+    let name = format!(".tmp-{}", checkpoint::name_of(step));
     let blocked = run.job.run_dir.checkpoints_path().join(name);
     let events = run.go_with(&mut |event, _, _| {
         if matches!(event, Event::Stepped { step: s, .. } if *s == step - 1) {

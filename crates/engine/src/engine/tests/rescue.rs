@@ -340,7 +340,9 @@ fn moments_of_a_checkpoint_that_is_not_stable_are_polluted_and_begin_afresh() {
         spike(event, send, flag);
         // Written at once by the rescue: what the next step begins with.
         if let (Event::Checkpointed { step, .. }, Some(0)) = (event, seen.as_ref().map(Vec::len)) {
-            let file = checkpoints.join(format!("step-{step:06}/optimizer.safetensors"));
+            let file = checkpoints
+                .join(checkpoint::name_of(*step))
+                .join("optimizer.safetensors");
             seen = Some(std::fs::read(file).unwrap());
         }
         if matches!(event, Event::Rescued { .. }) {

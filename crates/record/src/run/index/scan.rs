@@ -24,7 +24,7 @@ const MARK: u64 = 256;
 /// Largest file of what was found.
 const MAX_KEPT: u64 = 16 << 20;
 /// Of what is kept; another one is not read.
-const VERSION: u32 = 8;
+const VERSION: u32 = 9;
 
 /// What was found in the first bytes of a log.
 #[derive(Serialize, Deserialize)]
@@ -96,22 +96,66 @@ pub(super) struct Measured {
     pub bests: Vec<(Best, Option<f64>)>,
     /// Step and readings of the newest evaluation of the whole split.
     pub whole: Option<(u64, Values)>,
+    /// Steps as they stood when something else was logged.
+    steps: Vec<(u64, StepFigures)>,
+    /// (step, verdict).
+    verdicts: Vec<(u64, String)>,
+}
+
+/// What a list of runs shows of a step; a figure that it does not have is that of the one before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct StepFigures {
+    pub train_loss: Option<f64>,
+    pub reward: Option<f64>,
+    /// Passes over the training split.
+    pub epochs: Option<f64>,
+}
+
+/// Takes out of a list what comes after a step.
+fn after<T>(list: &mut Vec<(u64, T)>, step: u64) -> Vec<(u64, T)> {
+    list.extract_if(.., |(at, _)| *at > step).collect()
 }
 
 impl Measured {
     /// Takes out what comes after a step.
     fn split_off(&mut self, step: u64) -> Measured {
-        let take = |list: &mut Vec<(u64, f64)>| list.extract_if(.., |(at, _)| *at > step).collect();
         Measured {
-            vals: take(&mut self.vals),
-            bpbs: take(&mut self.bpbs),
-            passes: take(&mut self.passes),
+            vals: after(&mut self.vals, step),
+            bpbs: after(&mut self.bpbs, step),
+            passes: after(&mut self.passes, step),
+            steps: after(&mut self.steps, step),
+            verdicts: after(&mut self.verdicts, step),
             bests: self
                 .bests
                 .extract_if(.., |(best, _)| best.step > step)
                 .collect(),
             whole: self.whole.take_if(|(at, _)| *at > step),
         }
+    }
+
+    fn stepped(&mut self, step: u64, values: &Values) {
+        let before = self.figures();
+        let figures = StepFigures {
+            train_loss: loss(values, id::TRAIN_LOSS).or(before.train_loss),
+            reward: loss(values, id::REWARD).or(before.reward),
+            epochs: loss(values, id::EPOCHS),
+        };
+        match self.steps.last_mut() {
+            Some((at, last)) if *at == step => *last = figures,
+            _ => self.steps.push((step, figures)),
+        }
+    }
+
+    /// Of the newest step that counts.
+    pub fn figures(&self) -> StepFigures {
+        self.steps
+            .last()
+            .map_or_else(Default::default, |last| last.1)
+    }
+
+    /// The newest verdict that counts.
+    pub fn verdict(&self) -> Option<&str> {
+        self.verdicts.last().map(|(_, verdict)| verdict.as_str())
     }
 
     fn evaluated(&mut self, step: u64, values: Values, whole: bool) {
@@ -141,6 +185,8 @@ impl Measured {
         self.bpbs.extend(later.bpbs);
         self.passes.extend(later.passes);
         self.bests.extend(later.bests);
+        self.steps.extend(later.steps);
+        self.verdicts.extend(later.verdicts);
         self.whole = later.whole.or(self.whole.take());
     }
 }
@@ -162,15 +208,12 @@ pub(super) struct Scan {
     pub start_model: Option<String>,
     pub phase: Option<Phase>,
     pub step: u64,
-    pub train_loss: Option<f64>,
     pub measured: Measured,
     given_up: RollbackBuffer<Measured>,
     /// Where the newest rescue stands in the log.
     rescued_at: u64,
     /// What lies between a rescue and its undo, in bytes of the log: steps that do not count, in front of none that take their place.
     pub undone: Vec<(u64, u64)>,
-    pub reward: Option<f64>,
-    pub epochs: Option<f64>,
     /// The best evaluation according to a `Finished` event.
     pub best_said: Option<Best>,
     pub outcome: Option<Outcome>,
@@ -178,7 +221,6 @@ pub(super) struct Scan {
     earlier: Option<(Option<Outcome>, String)>,
     /// Why the newest engine ended before its first step, where the run had taken some before.
     pub refused: Option<String>,
-    pub verdict: Option<String>,
     pub message: String,
     pub spent: EngineTime,
     pub base: Base,
@@ -292,8 +334,9 @@ impl Scan {
                 by: Some(by),
                 ..
             } => self.measured.saved(by),
-            Event::Diagnosed { finding, .. } if finding.id == VERDICT => {
-                self.verdict = Some(one_line(&finding.title));
+            Event::Diagnosed { step, finding } if finding.id == VERDICT => {
+                let verdict = one_line(&finding.title);
+                self.measured.verdicts.push((step, verdict));
             }
             Event::RolledBack { step } => {
                 self.given_up.rolled_back(self.measured.split_off(step));
@@ -335,9 +378,7 @@ impl Scan {
     fn stepped(&mut self, step: u64, values: &Values) {
         self.earlier = None;
         self.step = step;
-        self.train_loss = loss(values, id::TRAIN_LOSS).or(self.train_loss);
-        self.reward = loss(values, id::REWARD).or(self.reward);
-        self.epochs = loss(values, id::EPOCHS);
+        self.measured.stepped(step, values);
     }
 
     /// Brings back what the rescue gave up; what it trained since, up to the byte `at` of the log, does not count.

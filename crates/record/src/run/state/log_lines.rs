@@ -109,6 +109,10 @@ impl RunState {
                     human::grouped(*step)
                 ))
             }
+            Event::StartedOver if self.step > 0 => {
+                let lost = human::grouped(self.step);
+                Line::info(format!("started over: {lost} steps discarded"))
+            }
             // Findings tell the same in more words.
             Event::Diagnosed { finding, .. } if finding.id == VERDICT => return None,
             Event::Diagnosed { step, finding } => {

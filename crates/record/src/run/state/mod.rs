@@ -296,6 +296,7 @@ impl RunState {
                 );
             }
             Event::RolledBack { step } => self.roll_back(*step),
+            Event::StartedOver => self.start_over(),
             Event::Skipped { step, outlier } => {
                 self.skipped += 1;
                 self.mark(*step, MarkKind::Skipped, words::outlier(outlier));
@@ -460,6 +461,19 @@ impl RunState {
             self.tokens = self.tokens.saturating_sub(lost);
         }
         self.step = step;
+    }
+
+    /// No reading counts any longer, those of step 0 included.
+    fn start_over(&mut self) {
+        self.roll_back(0);
+        self.given_up = RollbackBuffer::default();
+        self.series.values_mut().for_each(|s| *s = Series::new());
+        self.layers.clear();
+        self.evaluations.clear();
+        self.samples.clear();
+        self.examined.clear();
+        self.diagnosed.clear();
+        self.tokens = 0;
     }
 
     /// How long engines have held the run.

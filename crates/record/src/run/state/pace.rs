@@ -99,7 +99,7 @@ impl Pace {
                 self.checkpoints.seen(*step, *seconds);
             }
             Event::PhaseChanged { phase, .. } if *phase != Phase::Training => self.previous = None,
-            Event::RolledBack { .. } => self.previous = None,
+            Event::RolledBack { .. } | Event::StartedOver => self.previous = None,
             _ => {}
         }
     }

@@ -88,7 +88,7 @@ fn evaluated(step: u64, loss: f64) -> Event {
 fn checkpointed(step: u64, best: bool) -> Event {
     Event::Checkpointed {
         step,
-        path: format!("checkpoints/step-{step:06}"),
+        path: crate::run::checkpoints::path_in_run(step),
         bytes: 3 << 20,
         seconds: 0.1,
         best,

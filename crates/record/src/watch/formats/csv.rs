@@ -4,9 +4,10 @@
 use crate::base::clock::UnixMillis;
 use crate::base::registry::Entry;
 use crate::base::text::one_line;
+use crate::watch::json::{self, Comma};
 use crate::watch::names::{Mapping, Role};
 use crate::watch::tail::{self, Change, Tail};
-use crate::watch::{Format, Item, Source, json};
+use crate::watch::{Format, Item, Source};
 use std::io;
 use std::path::Path;
 
@@ -29,6 +30,7 @@ pub const FORMAT: Format = Format {
             mapping: mapping.clone(),
             columns: Vec::new(),
             separator: b',',
+            decimal_comma: false,
         })
     },
 };
@@ -125,6 +127,24 @@ struct Table {
     mapping: Mapping,
     columns: Vec<String>,
     separator: u8,
+    /// A cell has shown that the table's commas stand before fractions.
+    decimal_comma: bool,
+}
+
+/// Whether a cell is a number with a decimal comma.
+fn is_decimal(cell: &str) -> bool {
+    json::comma(cell) == Comma::Decimal && json::comma_number(cell, true).is_some()
+}
+
+impl Table {
+    /// Spreadsheets of many countries write a comma before the fraction. A cell whose comma may be either is left out until another one
+    /// shows which it is.
+    fn number(&self, cell: &str) -> Option<f64> {
+        match self.decimal_comma {
+            true => json::comma_number(cell, true),
+            false => json::text_number(cell),
+        }
+    }
 }
 
 impl Source for Table {
@@ -132,6 +152,7 @@ impl Source for Table {
         let (change, more) = self.tail.read()?;
         if change == Change::Replaced {
             self.columns.clear();
+            self.decimal_comma = false;
             items.push(Item::Restart);
         }
         for line in self.tail.lines() {
@@ -157,11 +178,12 @@ impl Source for Table {
                 continue;
             }
             let row = cells(&line, self.separator);
+            self.decimal_comma |= row.iter().any(|cell| is_decimal(cell));
             let values: Vec<(String, f64)> = self
                 .columns
                 .iter()
                 .zip(&row)
-                .filter_map(|(name, cell)| Some((name.clone(), json::text_number(cell)?)))
+                .filter_map(|(name, cell)| Some((name.clone(), self.number(cell)?)))
                 .collect();
             let time = values
                 .iter()

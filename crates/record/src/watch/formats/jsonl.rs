@@ -83,7 +83,11 @@ fn take(row: &Value, mapping: &Mapping, items: &mut Vec<Item>) {
         ..Facts::of(&row["config"])
     };
     match row["event"].as_str() {
-        Some("begin") => return items.push(Item::Facts(facts)),
+        Some("begin") => {
+            items.push(Item::Facts(facts));
+            items.extend(row["step"].as_u64().map(Item::Began));
+            return;
+        }
         Some("end") => return items.push(Item::Ended(true)),
         _ => {}
     }

@@ -1,7 +1,7 @@
 //! One printed line of a training program: its step or its epoch, and the numbers that have a name. What a line means beside
 //! those before it is decided by `text`.
 
-use crate::watch::json;
+use crate::watch::json::{self, Comma};
 use crate::watch::names::{MFU, Mapping, Role, is_held_out};
 use crate::wire::id;
 use regex::{Captures, Regex};
@@ -66,6 +66,8 @@ pub struct Parser {
     /// A validation loss on a line of its own (llm.c).
     alone: Regex,
     tag: Regex,
+    /// A loss, a learning rate or a norm was printed with a decimal comma: the log's other ones have it too.
+    decimal_comma: bool,
 }
 
 impl Parser {
@@ -85,15 +87,20 @@ impl Parser {
             alone: Regex::new(r"(?i)^\s*(?:val|valid|validation|eval)[ _]loss\b").ok()?,
             tag: Regex::new(r"[\[(](\w+)[\])]").ok()?,
             colour: Regex::new("\u{1b}\\[[0-9;]*m").ok()?,
+            decimal_comma: false,
         })
     }
 
     /// What a line says; `None` where it is no reading.
-    pub fn line(&self, line: &str) -> Option<Line> {
+    pub fn line(&mut self, line: &str) -> Option<Line> {
         if line.len() > MAX_TEXT {
             return None;
         }
-        let line = self.colour.replace_all(line, "");
+        let line = self.colour.replace_all(line, "").into_owned();
+        if line.contains(',') {
+            let is_shown = self.commas(&line).any(|comma| comma == Comma::Decimal);
+            self.decimal_comma |= is_shown;
+        }
         let mut steps = self.step.captures_iter(&line);
         let Some(found) = steps.find(|found| is_axis(&line, found)) else {
             return self.epoch_line(&line).or_else(|| self.lone_line(&line));
@@ -111,6 +118,20 @@ impl Parser {
             within: None,
             values,
         })
+    }
+
+    /// What the commas are in the numbers of a line that have a fraction.
+    fn commas<'a>(&'a self, line: &'a str) -> impl Iterator<Item = Comma> + 'a {
+        let values = self.value.captures_iter(line);
+        let fractions = values.filter(|value| has_fraction(&value[1]));
+        fractions.map(|value| json::comma(number_of(&value[2])))
+    }
+
+    /// Whether a line has a number with a fraction whose comma may be one of thousands, in a log that has not shown yet which it is.
+    pub fn is_unclear(&self, line: &str) -> bool {
+        !self.decimal_comma
+            && line.contains(',')
+            && self.commas(line).any(|comma| comma == Comma::Unclear)
     }
 
     /// A line that names an epoch and a loss, and no step.
@@ -221,7 +242,9 @@ impl Parser {
                 add(reading(name, x, None));
             }
             let behind = value.get(2).map_or("", |number| &text[number.end()..]);
-            let Some(x) = json::text_number(&value[2].replace(',', "")) else {
+            // A number of tokens has commas of thousands in any log.
+            let decimal = self.decimal_comma && name.as_deref().is_some_and(has_fraction);
+            let Some(x) = json::comma_number(number_of(&value[2]), decimal) else {
                 continue;
             };
             if is_clock(behind) {
@@ -279,6 +302,21 @@ fn is_clock(behind_number: &str) -> bool {
 /// Whether a line has a loss of any kind.
 pub fn has_loss(values: &[(String, f64)]) -> bool {
     values.iter().any(|(name, _)| name.contains("loss"))
+}
+
+/// Whether a number of this name has a fraction.
+fn has_fraction(name: &str) -> bool {
+    let name = name.trim().to_lowercase();
+    name.ends_with("loss")
+        || id_of(&name).is_some_and(|id| {
+            let known = [id::TRAIN_LOSS, id::VAL_LOSS, id::LR, id::GRAD_NORM];
+            known.contains(&id.as_str())
+        })
+}
+
+/// A number without the comma that ends it in a list: `loss 2.5, lr 0.1`.
+fn number_of(text: &str) -> &str {
+    text.trim_end_matches(',')
 }
 
 fn id_of(name: &str) -> Option<String> {
@@ -518,6 +556,30 @@ mod tests {
             found.iter().all(|(name, _)| !name.starts_with("val")),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn a_decimal_comma_is_read_where_the_log_shows_that_it_is_one() {
+        let (_, _, found) = read("step=1,000 loss=2,345 lr=1,0e-4 tokens=1,234").unwrap();
+        let all = [("loss", 2.345), ("lr", 1e-4), ("tokens", 1234.0)];
+        assert_eq!(found, values(&all));
+        let (step, _, found) = read("step 1,000, loss: 0,345, grad norm: 1,5").unwrap();
+        assert_eq!(step, 1000);
+        assert_eq!(found, values(&[("loss", 0.345), ("grad norm", 1.5)]));
+        // Later lines of the same log.
+        let mut parser = Parser::new().unwrap();
+        let mut loss = |line: &str| {
+            let unclear = parser.is_unclear(line);
+            (unclear, parser.line(line).unwrap().values[0].1)
+        };
+        assert_eq!(loss("step 1 | loss 2,345"), (true, 2345.0));
+        assert_eq!(loss("step 2 | loss 2,34"), (false, 2.34));
+        assert_eq!(loss("step 3 | loss 2,345"), (false, 2.345));
+        // Thousands stay what they are.
+        let (_, _, found) =
+            read("step 5 | loss 2.5 | tok/sec: 1,271 | loss scale: 65,536").unwrap();
+        let all = [("loss", 2.5), ("tok/sec", 1271.0), ("loss scale", 65_536.0)];
+        assert_eq!(found, values(&all));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::lines::{Line, Parser, has_loss};
 use super::printed::Records;
 use crate::base::clock::UnixMillis;
 use crate::base::registry::Entry;
+use crate::base::text::one_line;
 use crate::watch::names::{Mapping, Role};
 use crate::watch::tail::{self, Change, Tail};
 use crate::watch::{Facts, Format, Item, Source, json};
@@ -29,6 +30,7 @@ pub const FORMAT: Format = Format {
             first_epoch: None,
             newest: None,
             epochs: EpochLines::default(),
+            told_unclear: false,
         })
     },
 };
@@ -48,7 +50,7 @@ fn is(path: &Path, part: &[u8]) -> bool {
 /// Lines of a part of a log that hold a loss, at most so many.
 pub fn readings(part: &[u8], most: usize) -> usize {
     let text = String::from_utf8_lossy(part);
-    let (Some(parser), Some(records)) = (Parser::new(), Records::new()) else {
+    let (Some(mut parser), Some(records)) = (Parser::new(), Records::new()) else {
         return 0;
     };
     // A loss alone, without a step or an epoch, is prose as often as not.
@@ -71,6 +73,8 @@ struct Printed {
     /// The newest step of a line that names one.
     newest: Option<u64>,
     epochs: EpochLines,
+    /// A comma that may be either was reported.
+    told_unclear: bool,
 }
 
 /// Lines that name an epoch and no step, of a log that has no steps: epochs are the steps, unless there are several lines of one.
@@ -167,7 +171,7 @@ impl Source for Printed {
     fn poll(&mut self, items: &mut Vec<Item>) -> io::Result<bool> {
         let (change, more) = self.tail.read()?;
         if change == Change::Replaced {
-            self.records = Records::new();
+            (self.parser, self.records) = (Parser::new(), Records::new());
             (self.first_epoch, self.newest) = (None, None);
             self.epochs = EpochLines::default();
             items.push(Item::Restart);
@@ -179,9 +183,20 @@ impl Source for Printed {
             if self.take_record(&line, items) {
                 continue;
             }
-            let Some(mut line) = self.parser.as_ref().and_then(|parser| parser.line(&line)) else {
+            let Some(parser) = &mut self.parser else {
                 continue;
             };
+            let text = line;
+            let Some(mut line) = parser.line(&text) else {
+                continue;
+            };
+            if !self.told_unclear && parser.is_unclear(&text) {
+                self.told_unclear = true;
+                items.push(Item::Trouble(format!(
+                    "`{}`: a comma before three digits is taken for one of thousands until a line shows that it is a decimal one; print numbers with a point",
+                    one_line(&text.chars().take(80).collect::<String>())
+                )));
+            }
             if let Some(step) = line.step {
                 self.newest = Some(step);
             } else if !self.place(&mut line, items) {

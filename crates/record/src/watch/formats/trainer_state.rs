@@ -5,7 +5,7 @@ use crate::base::clock::UnixMillis;
 use crate::base::files::read_small;
 use crate::base::registry::Entry;
 use crate::base::stats::median;
-use crate::watch::checkpoints::{checkpoint, furthest};
+use crate::watch::checkpoints::{checkpoint, furthest, newest};
 use crate::watch::{Facts, Format, Item, SILENT, Source, json, names, tail};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -41,7 +41,9 @@ struct TrainerState {
     /// The folder that holds the checkpoints, or the one file.
     root: PathBuf,
     only: bool,
-    /// What was read last: its change and its entries.
+    /// The files as they stood when one was read last.
+    seen: Vec<(UnixMillis, PathBuf)>,
+    /// What was read last, and its entries.
     read: Option<(PathBuf, UnixMillis)>,
     entries: Vec<Value>,
     ended: bool,
@@ -61,6 +63,7 @@ impl TrainerState {
         TrainerState {
             root: root.into(),
             only: named,
+            seen: Vec::new(),
             read: None,
             entries: Vec::new(),
             ended: false,
@@ -88,6 +91,48 @@ impl TrainerState {
     }
 }
 
+/// How many entries two histories have in common, from their beginning.
+fn in_common(a: &[Value], b: &[Value]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// A state with its time and its path.
+type State = (UnixMillis, PathBuf, Value);
+
+/// The state of the newest attempt. Several may have written their checkpoints into one folder within a minute: the furthest state is
+/// that of the newest attempt only where it goes on from the state that was written last. `None` where there is none, or where it
+/// is not written to its end: then it is read again when it changes.
+fn current(files: &[(UnixMillis, PathBuf)]) -> io::Result<Option<State>> {
+    let read = |found: Option<(UnixMillis, &PathBuf)>| -> io::Result<Option<State>> {
+        let Some((changed, path)) = found else {
+            return Ok(None);
+        };
+        let bytes = match read_small(path, MAX_BYTES) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            bytes => bytes?,
+        };
+        let state = json::parse(&String::from_utf8_lossy(&bytes));
+        Ok(state.map(|state| (changed, path.clone(), state)))
+    };
+    let all = || files.iter().map(|(changed, path)| (*changed, path));
+    let (far, last) = (furthest(all()), newest(all()));
+    if far == last {
+        return read(far);
+    }
+    let (Some(far), Some(last)) = (read(far)?, read(last)?) else {
+        return Ok(None);
+    };
+    let goes_on = match (history(&far.2), history(&last.2)) {
+        (Some(far), Some(last)) => in_common(far, last) == last.len(),
+        _ => true,
+    };
+    Ok(Some(if goes_on { far } else { last }))
+}
+
+fn history(state: &Value) -> Option<&[Value]> {
+    state["log_history"].as_array().map(Vec::as_slice)
+}
+
 impl Source for TrainerState {
     fn poll(&mut self, items: &mut Vec<Item>) -> io::Result<bool> {
         let files = self.files();
@@ -96,20 +141,16 @@ impl Source for TrainerState {
         while self.written.len() > RECENT {
             self.written.pop_first();
         }
-        let Some((changed, path)) = furthest(files.into_iter()) else {
+        if files == self.seen {
+            return Ok(false);
+        }
+        let Some((changed, path, state)) = current(&files)? else {
             return Ok(false);
         };
+        self.seen = files;
         if self.read.as_ref() == Some(&(path.clone(), changed)) {
             return Ok(false);
         }
-        let bytes = match read_small(&path, MAX_BYTES) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
-            bytes => bytes?,
-        };
-        // It is not written at once: half a file is read again when it changes.
-        let Some(state) = json::parse(&String::from_utf8_lossy(&bytes)) else {
-            return Ok(false);
-        };
         self.read = Some((path, changed));
         let config = Facts {
             max_steps: state["max_steps"].as_u64().filter(|n| *n > 0),
@@ -120,14 +161,23 @@ impl Source for TrainerState {
             items.push(Item::Trouble("it has no log_history".into()));
             return Ok(false);
         };
-        let same = self
-            .entries
-            .iter()
-            .zip(entries)
-            .take_while(|(a, b)| a == b)
-            .count();
-        if same < self.entries.len() && same == 0 {
-            items.push(Item::Restart);
+        let mut same = in_common(&self.entries, entries);
+        // An earlier checkpoint of the same attempt, the newest one being gone: nothing is new.
+        if same == entries.len() && same < self.entries.len() {
+            return Ok(false);
+        }
+        if same < self.entries.len() {
+            // Another attempt: all entries of the step at which they part are read anew.
+            let step = |entry: &Value| entry["step"].as_u64();
+            while same > 0 && step(&entries[same - 1]) == step(&entries[same]) {
+                same -= 1;
+            }
+            self.ended = false;
+            if same == 0 {
+                items.push(Item::Restart);
+            }
+            let before = entries[..same].last();
+            items.push(Item::Began(before.and_then(step).unwrap_or(0)));
         }
         for entry in &entries[same..] {
             let values = json::flatten(entry);

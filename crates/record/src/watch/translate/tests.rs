@@ -64,6 +64,74 @@ fn steps_that_go_back_are_a_resume_and_a_restart_begins_anew() {
     assert_eq!(anew(&rotated), 0);
 }
 
+fn points(state: &RunState, id: &str) -> Vec<(u64, f64)> {
+    let recent = state.series[id].recent();
+    recent.map(|p| (p.step, p.value)).collect()
+}
+
+#[test]
+fn nothing_of_step_0_is_left_of_a_log_that_begins_again_with_it() {
+    let went = |step, loss| reading(step, &[("loss", loss), ("eval_loss", loss + 1.0)]);
+    let first = || vec![went(0, 9.0), went(1, 8.0)];
+    let second = || vec![went(0, 5.0), went(1, 4.0)];
+    // Written anew, and appended.
+    for between in [vec![Item::Restart], vec![], vec![Item::Began(0)]] {
+        let state = fold([first(), between, second()].concat());
+        assert_eq!(points(&state, "train/loss"), [(0, 5.0), (1, 4.0)]);
+        assert_eq!(points(&state, "val/loss"), [(0, 6.0), (1, 5.0)]);
+        assert_eq!((state.evaluations.len(), state.step), (2, 1));
+        let notes = state
+            .marks
+            .iter()
+            .filter(|mark| mark.text.contains("step 0"));
+        assert!(notes.count() <= 1, "{:?}", state.marks);
+    }
+    // A resume to step 1 keeps what was measured before the first step.
+    let state = fold([first(), vec![went(1, 7.0)]].concat());
+    assert_eq!(points(&state, "train/loss"), [(0, 9.0), (1, 7.0)]);
+}
+
+#[test]
+fn a_step_that_is_read_twice_has_one_reading_whenever_it_is_read() {
+    for step in [0, 3] {
+        let first = reading(step, &[("loss", 9.0), ("grad_norm", 1.0)]);
+        let held_out = reading(step, &[("eval_loss", 9.5)]);
+        let second = reading(step, &[("loss", 5.0)]);
+        let same = reading(step, &[("loss", 5.0)]);
+        let items = vec![first, held_out, second, same];
+        let whole = fold(items.clone());
+        let mut translator = Translator::new("x", "csv", Mapping::default());
+        let polled = |item| translator.translate(vec![item], UnixMillis(5));
+        let events: Vec<Envelope> = items.into_iter().flat_map(polled).collect();
+        for state in [whole, RunState::from_events(&events)] {
+            for (id, x) in [("train/loss", 5.0), ("grad_norm", 1.0), ("val/loss", 9.5)] {
+                assert_eq!(points(&state, id), [(step, x)], "{id}");
+            }
+            assert_eq!(state.step, step);
+        }
+    }
+}
+
+#[test]
+fn a_run_that_says_where_it_goes_on_drops_what_is_behind() {
+    let went = |step| reading(step, &[("loss", step as f64)]);
+    // The second attempt logs less often, so that its first step is no step back.
+    let again = [went(5), went(10), Item::Began(0), Item::Began(0), went(20)];
+    let state = fold(again.to_vec());
+    assert_eq!(points(&state, "train/loss"), [(20, 20.0)]);
+    let resumed = [went(5), went(10), went(15), Item::Began(10), went(30)];
+    let state = fold(resumed.to_vec());
+    assert_eq!(
+        points(&state, "train/loss"),
+        [(5, 5.0), (10, 10.0), (30, 30.0)]
+    );
+    // One that goes on where it ended gives up nothing.
+    let state = fold(vec![Item::Began(0), went(5), Item::Began(5), went(10)]);
+    assert_eq!(points(&state, "train/loss").len(), 2);
+    let noted = state.marks.iter().any(|m| m.text.contains("started again"));
+    assert!(!noted, "{:?}", state.marks);
+}
+
 #[test]
 fn an_evaluation_that_names_the_next_epoch_doubles_no_steps() {
     let record =
@@ -105,12 +173,10 @@ fn records_without_a_step_count() {
     let later = vec![held_out, record(&[("time", 4.0)]), both(0.5)];
     events.extend(translator.translate(later, UnixMillis(6)));
     let state = RunState::from_events(&events);
-    let points = |id: &str| -> Vec<(u64, f64)> {
-        let recent = state.series[id].recent();
-        recent.map(|p| (p.step, p.value)).collect()
-    };
-    assert_eq!(points("train/loss"), [(1, 3.0), (2, 2.0), (4, 0.5)]);
-    assert_eq!(points("val/loss"), [(1, 3.5), (2, 2.5), (3, 1.5), (4, 1.0)]);
+    let losses = [(1, 3.0), (2, 2.0), (4, 0.5)];
+    assert_eq!(points(&state, "train/loss"), losses);
+    let held_out = [(1, 3.5), (2, 2.5), (3, 1.5), (4, 1.0)];
+    assert_eq!(points(&state, "val/loss"), held_out);
 }
 
 #[test]

@@ -97,7 +97,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let run = RunDir::create(dir.path(), "x", "", "", &ManualClock::at(1)).unwrap();
         for step in [500, 1_500] {
-            let folder = run.path().join(format!("checkpoints/step-{step:06}"));
+            let folder = run.checkpoint_path(step);
             std::fs::create_dir_all(&folder).unwrap();
             std::fs::write(folder.join("manifest.json"), "{}").unwrap();
         }

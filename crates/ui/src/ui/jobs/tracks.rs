@@ -4,7 +4,7 @@ use crate::base::clock::SystemClock;
 use crate::base::files::read_plain_text;
 use crate::base::text::shown;
 use crate::run::compare::Track;
-use crate::run::objective::tokenizer;
+use crate::run::objective::Contents;
 use crate::run::{RunDir, RunError, index};
 use crate::spec::RunSpec;
 use crate::ui::rows::ComparedRun;
@@ -43,7 +43,7 @@ pub fn read_entrant(path: &Path) -> Option<ComparedRun> {
     let text = read_plain_text(run.spec_path()).ok()?;
     let spec = RunSpec::from_yaml(&text).ok()?.to_value();
     Some(ComparedRun {
-        tokenizer: tokenizer(&spec),
+        contents: Contents::of_run(&run, &spec),
         spec,
         run: index::summarize(&run).ok()?,
     })

@@ -27,7 +27,7 @@ fn the_best_is_the_newest_that_the_log_calls_so_and_a_roll_back_takes_it_back() 
     let run = new_run(dir.path(), "x", 1);
     let saved = |step, value, best| Event::Checkpointed {
         step,
-        path: format!("checkpoints/step-{step:06}"),
+        path: crate::run::checkpoints::path_in_run(step),
         bytes: 1,
         seconds: 0.0,
         best,
@@ -72,7 +72,7 @@ fn a_better_evaluation_between_two_checkpoints_is_what_a_run_is_ranked_by() {
     };
     let saved = |step, loss| Event::Checkpointed {
         step,
-        path: format!("checkpoints/step-{step:06}"),
+        path: crate::run::checkpoints::path_in_run(step),
         bytes: 1,
         seconds: 0.0,
         best: true,
@@ -155,4 +155,28 @@ fn a_run_names_the_model_that_it_started_from() {
     log(&run, [hello(), tuned]);
     let found = summarize(&run).unwrap().start_model;
     assert_eq!(found.as_deref(), Some(Path::new("models/qwen")));
+}
+
+/// A sweep took a run that had diverged, was rolled back and went on for a failure, by its old verdict and its old loss.
+#[test]
+fn of_a_run_that_was_rolled_back_only_what_still_stands_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = new_run(dir.path(), "x", 1);
+    let judged = |step, verdict: &str| Event::Diagnosed {
+        step,
+        finding: Box::new(Finding::pass("judged").named(VERDICT, verdict)),
+    };
+    log(&run, [hello(), started(90), stepped(10, 4.0)]);
+    log(&run, [judged(10, "LEARNING"), stepped(20, 9.0)]);
+    log(&run, [judged(20, DIVERGED), hello()]);
+    log(&run, [Event::RolledBack { step: 10 }]);
+    log(&run, [finished(Outcome::Stopped, 10)]);
+    let summary = summarize(&run).unwrap();
+    assert_eq!(summary.verdict.as_deref(), Some("LEARNING"));
+    assert_eq!(summary.train_loss, Some(4.0));
+    let score = crate::run::ranking::Score::of(&summary).unwrap();
+    assert_eq!((score.value, score.step), (4.0, 10));
+    log(&run, [hello(), Event::RolledBack { step: 0 }]);
+    let summary = summarize(&run).unwrap();
+    assert_eq!((summary.train_loss, summary.verdict), (None, None));
 }

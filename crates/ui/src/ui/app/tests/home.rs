@@ -262,7 +262,7 @@ fn what_does_not_start_says_so_with_its_list_and_keys() {
 fn a_checkpoint_that_nobody_asked_for_is_no_message() {
     let kept = |step| Event::Checkpointed {
         step,
-        path: format!("checkpoints/step-{step:06}"),
+        path: crate::run::checkpoints::path_in_run(step),
         bytes: 1,
         seconds: 0.1,
         best: false,

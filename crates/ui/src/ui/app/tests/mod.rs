@@ -343,7 +343,7 @@ fn runs() -> Vec<RunSummary> {
 
 fn checkpoint_rows() -> Vec<CheckpointRow> {
     let row = |run: &str, step, val_loss, best, live: bool| CheckpointRow {
-        path: format!("runs/{run}/checkpoints/step-{step:06}").into(),
+        path: format!("runs/{run}/{}", crate::run::checkpoints::path_in_run(step)).into(),
         run: run.into(),
         step,
         val_loss: Some(val_loss),

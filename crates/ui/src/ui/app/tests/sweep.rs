@@ -48,7 +48,7 @@ fn entrants() -> Vec<ComparedRun> {
     let entrant = |(at, point): (usize, Point)| ComparedRun {
         run: summary(at, point),
         spec: json!({"name": "quickstart", "seed": point.1, "optimizer": {"adamw": {"lr": point.0}}}),
-        tokenizer: json!(null),
+        contents: crate::run::objective::Contents::default(),
     };
     GRID.into_iter().enumerate().map(entrant).collect()
 }

@@ -5,6 +5,7 @@ use super::from_here::discarded;
 use super::{BatchPane, topic};
 use crate::base::finding::{Finding, Status};
 use crate::base::human::grouped;
+use crate::run::checkpoints::path_in_run;
 use crate::run::state::{CheckpointMark, Level};
 use crate::ui::effect::{BranchPlan, Effect};
 use crate::ui::msg::{Asked, Holder};
@@ -103,7 +104,7 @@ pub(super) fn checkpoints(held: &OpenRun) -> Vec<&CheckpointMark> {
 /// Steps of the checkpoints that are there, oldest first: with the one that a branch begins with, of which its log says nothing.
 pub(super) fn kept(held: &OpenRun) -> Vec<u64> {
     let base = held.state.base_step;
-    let folder = format!("checkpoints/step-{base:06}");
+    let folder = path_in_run(base);
     let there = base > 0 && held.path.as_ref().is_some_and(|run| run.join(folder).is_dir());
     let own = checkpoints(held).into_iter().map(|mark| mark.step);
     let own = own.filter(|step| *step != base || !there);

@@ -52,7 +52,7 @@ fn checkpointed(step: u64, best: bool) -> Envelope {
         t: UnixMillis(step),
         event: Event::Checkpointed {
             step,
-            path: format!("checkpoints/step-{step:06}"),
+            path: crate::run::checkpoints::path_in_run(step),
             bytes: 1,
             seconds: 0.1,
             best,
@@ -294,7 +294,7 @@ fn the_list_is_of_the_checkpoints_that_are_there_now() {
     };
     save(&mut around, &[42, 48]);
     for step in [10, 42, 48] {
-        let folder = format!("checkpoints/step-{step:06}");
+        let folder = crate::run::checkpoints::path_in_run(step);
         std::fs::create_dir_all(dir.path().join(folder)).unwrap();
     }
     let opened = format!("{:?}", at.act(Action::FromHere, &mut around.context()));

@@ -8,7 +8,7 @@ use crate::wire::{Num, Prompt, StopReason, Turn};
 
 fn model(step: u64) -> ChatModel {
     ChatModel::of_row(CheckpointRow {
-        path: format!("/r/checkpoints/step-{step:06}").into(),
+        path: format!("/r/{}", crate::run::checkpoints::path_in_run(step)).into(),
         run: "2026-11-21-1422-shakespeare-k3qf".into(),
         step,
         val_loss: Some(2.0),

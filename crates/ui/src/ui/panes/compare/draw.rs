@@ -5,6 +5,7 @@ use super::{ComparePane, SMOOTHING};
 use crate::base::human::{self, grouped};
 use crate::base::text::one_line;
 use crate::run::compare::{Alignment, Figure, ends, even};
+use crate::run::no_effect;
 use crate::run::series::Series;
 use crate::spec::shown;
 use crate::ui::keymap::Keymap;
@@ -251,12 +252,18 @@ impl ComparePane {
                 human::short(head.map_or(0, |head| head.n_params) as f64)
             }),
         ];
-        let title = match self.settings.is_empty() {
-            true => "settings: no difference",
-            false => "settings that differ",
+        let title = match self.settings.first() {
+            None => "settings: no difference",
+            Some(first) if first.changes_results() => "settings that differ",
+            Some(_) => "settings that differ: none that changes results",
         };
         rows.push((title.into(), Vec::new()));
+        let mut titled = false;
         for setting in &self.settings {
+            // They are the last ones.
+            if !setting.changes_results() && !std::mem::replace(&mut titled, true) {
+                rows.push((no_effect::TITLE.into(), Vec::new()));
+            }
             let value = |value: &Option<serde_json::Value>| {
                 plain(value.as_ref().map_or("-".into(), |v| one_line(&shown(v))))
             };

@@ -7,7 +7,9 @@ use crate::base::text::one_line;
 use crate::run::compare::{Setting, visible_spec_differences};
 use crate::run::index::RunSummary;
 use crate::run::objective::Objective;
-use crate::run::ranking::{Group, SEED, Score, Trial, caveats, in_one_unit, ranked, settle, value};
+use crate::run::ranking::{
+    Group, OTHER_DATA, SEED, Score, Trial, caveats, in_one_unit, ranked, settle, value,
+};
 use crate::spec::shown;
 use crate::ui::layout::fill;
 use crate::ui::rows::ComparedRun;
@@ -40,8 +42,8 @@ pub struct Ranking {
     score: Option<Score>,
     /// Why nothing is ranked: their scores do not say the same of all.
     apart: Option<String>,
-    /// What was done so that they do.
-    note: Option<&'static str>,
+    /// What was done so that they do, and where they do not.
+    notes: Vec<&'static str>,
 }
 
 /// A cell of the table.
@@ -55,8 +57,11 @@ impl Ranking {
     pub fn of(entrants: &[ComparedRun]) -> Option<Ranking> {
         let specs: Vec<&Value> = entrants.iter().map(|entrant| &entrant.spec).collect();
         let mut settings = visible_spec_differences(&specs, SCHEMA);
-        // What was repeated stands behind what was tried.
-        settings.sort_by_key(|setting| setting.path == SEED);
+        // What was repeated stands behind what was tried, and last what changes no result: it gives way where there are too many.
+        settings.sort_by_key(|setting| (!setting.changes_results(), setting.path == SEED));
+        if settings.len() > MOST {
+            settings.retain(Setting::changes_results);
+        }
         if !(1..=MOST).contains(&settings.len()) {
             return None;
         }
@@ -68,9 +73,9 @@ impl Ranking {
         };
         let mut trials: Vec<Trial> = entrants.iter().enumerate().map(trial).collect();
         let objectives: Vec<Objective<'_>> = entrants.iter().map(ComparedRun::objective).collect();
-        let (note, apart) = match in_one_unit(&mut trials, &objectives) {
-            Ok(note) => (note, None),
-            Err(why) => (None, Some(why)),
+        let (notes, apart) = match in_one_unit(&mut trials, &objectives) {
+            Ok(notes) => (notes, None),
+            Err(why) => (Vec::new(), Some(why)),
         };
         settle(&mut trials);
         let scores = || trials.iter().filter_map(|trial| trial.score.as_ref());
@@ -84,7 +89,7 @@ impl Ranking {
             paths: settings.into_iter().map(|setting| setting.path).collect(),
             score,
             apart,
-            note,
+            notes,
         })
     }
 
@@ -132,13 +137,13 @@ impl Ranking {
         }
         rows.extend(self.unranked().map(|at| self.row(at, None, &letter)));
         let mut lines = in_columns(rows, 2..2 + self.keys.len(), width);
-        let note = self.note.map(String::from);
+        let notes = self.notes.iter().map(|note| (*note).to_string());
         let path_of = |key: &str| {
             let at = self.keys.iter().position(|own| own == key);
             at.map_or_else(|| key.into(), |at| self.paths[at].clone())
         };
         let told = caveats(&self.trials, &self.groups, path_of);
-        for told in note.into_iter().chain(told) {
+        for told in notes.chain(told) {
             let rows = wrap(&one_line(&told), width, usize::MAX, ascii);
             lines.extend(rows.into_iter().map(|row| vec![muted(row)]));
         }
@@ -237,11 +242,15 @@ fn mean(group: &Group) -> String {
 }
 
 fn state(run: &RunSummary, trial: &Trial) -> (String, Meaning) {
-    match trial {
-        _ if trial.diverged() => ("diverged".into(), Meaning::Bad),
-        _ if trial.message.is_some() => ("failed".into(), Meaning::Bad),
-        _ if trial.over => (run.status.word().into(), Meaning::Muted),
-        _ => (run.status.word().into(), Meaning::Warn),
+    let (word, meaning) = match trial {
+        _ if trial.diverged() => ("diverged", Meaning::Bad),
+        _ if trial.message.is_some() => ("failed", Meaning::Bad),
+        _ if trial.over => (run.status.word(), Meaning::Muted),
+        _ => (run.status.word(), Meaning::Warn),
+    };
+    match trial.other_data {
+        true => (format!("{word}, {OTHER_DATA}"), Meaning::Warn),
+        false => (word.into(), meaning),
     }
 }
 

@@ -446,7 +446,7 @@ mod tests {
         let mark = |step: u64, loss: f64| CheckpointMark {
             t: UnixMillis(0),
             step,
-            path: format!("checkpoints/step-{step:06}"),
+            path: crate::run::checkpoints::path_in_run(step),
             bytes: 1,
             seconds: 0.1,
             best: step == 250,
