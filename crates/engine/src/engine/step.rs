@@ -94,7 +94,14 @@ impl Stepper {
         let train = &cx.spec.train;
         let is_measured = log_is_due(step, train.log_every, train.max_steps);
         self.probes.begin(step, is_measured);
-        let Some(last) = self.gradients(cx)? else {
+        let last = match self.gradients(cx) {
+            // The answers of the step cannot be written.
+            Err(EngineError::NotFinite(logit)) => {
+                return Ok(StepOutcome::Broken(cx.broken_logit(logit)));
+            }
+            found => found?,
+        };
+        let Some(last) = last else {
             return Ok(StepOutcome::BrokenOff);
         };
         self.log.last = last;
