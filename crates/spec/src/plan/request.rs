@@ -413,11 +413,10 @@ impl Request {
         self.lora.is_some() && !self.engine_adapter().is_some_and(trains)
     }
 
-    /// Whether the loss is linear in log-probabilities, so that the head never holds all logits: that of fresh answers
-    /// without a reference is, too.
+    /// Whether the loss is linear in log-probabilities, so that the head never holds all logits.
     pub fn is_linear(&self) -> bool {
         match self.answers() {
-            Some(answers) => !answers.has_reference && !answers.has_old_policy,
+            Some(answers) => answers.is_linear,
             None => self.method.is_linear(),
         }
     }
