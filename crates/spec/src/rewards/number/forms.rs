@@ -52,7 +52,10 @@ pub(super) fn ascii(text: &str) -> String {
                 _ => c,
             });
         }
-        (raised, digit) = (superscript.is_some(), out.ends_with(|c: char| c.is_ascii_digit()));
+        (raised, digit) = (
+            superscript.is_some(),
+            out.ends_with(|c: char| c.is_ascii_digit()),
+        );
     }
     out
 }
@@ -69,8 +72,7 @@ fn is_group(before: &str, group_ends: Option<usize>, after: &str) -> bool {
     let first = &before[..before.len() - begun];
     let is_first = (1..=3).contains(&begun)
         && !first.ends_with(|c: char| c.is_alphanumeric() || ".,_'’".contains(c));
-    after.chars().take_while(digits).count() == 3
-        && (is_first || group_ends == Some(before.len()))
+    after.chars().take_while(digits).count() == 3 && (is_first || group_ends == Some(before.len()))
 }
 
 /// Without the marks of Markdown around words: `**42**`, `_42_`, `` `42` ``. A `*` between two factors stays.
@@ -225,7 +227,8 @@ pub(super) fn mixed(text: &str) -> String {
             let above = digits_at_the_end(&out)?;
             let blank = out[..above].strip_suffix(' ')?;
             let whole = digits_at_the_end(blank)?;
-            let begins = !blank[..whole].ends_with(|c: char| c.is_alphanumeric() || "/.,^".contains(c));
+            let begins =
+                !blank[..whole].ends_with(|c: char| c.is_alphanumeric() || "/.,^".contains(c));
             let parse = |text: &str| text.parse::<u32>().ok();
             let parts = (
                 parse(&blank[whole..])?,

@@ -93,7 +93,8 @@ pub(super) fn only_number(text: &str) -> Option<Number> {
     }
     let said = text[run.clone()].trim_end_matches(['.', ',']);
     // `5/day`: a unit stands below. `16-bit`: a unit is joined.
-    let unit = |sign: char| said.ends_with(sign) && text[run.end..].starts_with(char::is_alphabetic);
+    let unit =
+        |sign: char| said.ends_with(sign) && text[run.end..].starts_with(char::is_alphabetic);
     let joint = ['/', '-'].into_iter().find(|sign| unit(*sign));
     let said = match joint {
         Some(sign) => said.strip_suffix(sign).unwrap_or(said),
@@ -232,7 +233,9 @@ fn with_dots(word: &str) -> Option<String> {
     let behind: Vec<&str> = groups.collect();
     let well_formed = (1..=3).contains(&first.len())
         && all_digits(first)
-        && behind.iter().all(|group| group.len() == 3 && all_digits(group))
+        && behind
+            .iter()
+            .all(|group| group.len() == 3 && all_digits(group))
         && fraction.is_none_or(|digits| !digits.is_empty() && all_digits(digits));
     let enough = behind.len() + usize::from(fraction.is_some()) > 1 && !behind.is_empty();
     let mut number = whole.replace('.', "");

@@ -156,7 +156,16 @@ fn numbers_are_read_however_they_are_written() {
 /// No single number: a row of which no answer could be right ends the run.
 #[test]
 fn rows_that_are_no_single_number_are_refused() {
-    for right in ["2020-01-15", "5-10", "5\u{2013}10", "5x", "2^10", "1.2.3", "x-5", "-bit"] {
+    for right in [
+        "2020-01-15",
+        "5-10",
+        "5\u{2013}10",
+        "5x",
+        "2^10",
+        "1.2.3",
+        "x-5",
+        "-bit",
+    ] {
         let score = Config::default().score(&answer("5", right));
         assert!(score.is_err(), "{right}: {score:?}");
     }
