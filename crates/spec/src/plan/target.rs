@@ -369,6 +369,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
             ranks: ranks(spec),
             has_base: spec.train.from.is_some(),
             has_average: spec.train.ema_decay.is_some(),
+            moves_reference: spec.train.sync_ref_model,
             rows: RowLengths::Full,
         },
         settings: settings(spec, data, method),

@@ -39,8 +39,11 @@ pub fn checkpoint(spec: &RunSpec, state: &TrainState, links: bool) -> Checkpoint
         let params = critic.params();
         all(params) + spec.optimizer.saved_bytes(params.infos())
     });
+    let is_saved = spec.rollout.cold_start_steps > 0 || spec.train.sync_ref_model;
     let anchor = match &state.models.reference {
-        Reference::Frozen(model) if spec.rollout.cold_start_steps > 0 => all(model.params()),
+        Reference::Frozen(model) | Reference::FrozenThere(Some(model)) if is_saved => {
+            all(model.params())
+        }
         _ => 0,
     };
     let policy = &state.models.policy;
