@@ -75,10 +75,8 @@ fn run(backend: Backend, beta: f64, pairs: usize) -> f64 {
     let mut rule = optimizer.build(model.params()).unwrap();
     let reference = Reference::Frozen(Box::new(model.frozen_copy().unwrap()));
     let mut models = Models {
-        remote: None,
-        anchored: false,
-        policy: model,
         reference,
+        ..Models::alone(model)
     };
     let losses = values::<f64>(&tensors, "loss");
     let readings = values::<f64>(&tensors, "readings");

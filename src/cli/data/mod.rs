@@ -83,17 +83,24 @@ impl Source {
         if let Some(format) = &self.format {
             subject.set_format(format).map_err(|e| user_error(&e))?;
         }
-        let mut pairs = Vec::new();
-        for pair in &self.columns {
-            let Some((ours, theirs)) = pair.split_once('=') else {
-                let what = format!("--column {pair} does not name two columns");
-                return Err(Failure::user_error(what, "--column output=answer").into());
-            };
-            pairs.push((ours.to_string(), theirs.to_string()));
-        }
-        subject.set_columns(&pairs);
+        subject.set_columns(&pairs(&self.columns)?);
         Ok(subject)
     }
+}
+
+/// The values of `--column`: (part of a format, column).
+///
+/// # Errors
+/// One that is no pair.
+pub fn pairs(columns: &[String]) -> Result<Vec<(String, String)>, Failure> {
+    let pair = |said: &String| match said.split_once('=') {
+        Some((ours, theirs)) => Ok((ours.to_string(), theirs.to_string())),
+        None => {
+            let what = format!("--column {said} does not name two columns");
+            Err(Failure::user_error(what, "--column output=answer"))
+        }
+    };
+    columns.iter().map(pair).collect()
 }
 
 /// Passes every row on and reports progress; the first error ends it. What was noted about the files goes to standard error.

@@ -30,7 +30,7 @@ pub struct Args {
     /// A tokenizer.json, a model folder, vocab.json with merges.txt, a SentencePiece .model, a .gguf file, or a run
     #[arg(value_name = "TOKENIZER")]
     pub tokenizer: PathBuf,
-    /// Your own text files to test on, besides the built-in samples
+    /// Your own texts or rows to test on, besides the built-in samples
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// A second tokenizer to compare with

@@ -1,29 +1,79 @@
-//! Text files, read in chunks: files may be larger than memory.
+//! Text files, read in chunks, and rows, read as a run reads them: files may be larger than memory.
 
 use super::super::exit::Failure;
 use crate::base::files::open_plain;
 use crate::base::text::shown;
-use crate::data::source::{bad_text, left_out};
+use crate::data::formats::{Columns, FormatId, in_options};
+use crate::data::source::{
+    ReadContext, SourceConfig, bad_text, files_of, is_no_plain_text, left_out, saved_as_arrow,
+};
+use crate::data::tokenizer::ChatMarkers;
+use crate::data::{DataError, OnBadRow, RowTexts};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A chunk ends with the first line that reaches this size, in bytes.
+/// A chunk ends with the first line or row that reaches this size, in bytes.
 const PIECE_BYTES: usize = 64 << 10;
 /// A longer line is split between two characters, to bound memory.
 const MAX_LINE: u64 = 16 << 20;
 
-/// Extensions of structured or compressed files, whose syntax would end up in the vocabulary.
-const NOT_TEXT: [&str; 9] = [
-    "jsonl", "json", "csv", "tsv", "parquet", "gz", "zst", "arrow", "gguf",
-];
-const PACKED: [&str; 2] = ["gz", "zst"];
+/// How files with rows are read: JSONL, JSON, CSV, TSV and parquet, and everything compressed.
+#[derive(Debug, Clone, Default)]
+pub struct RowReading {
+    /// Otherwise the one that the rows show.
+    pub format: Option<FormatId>,
+    pub columns: Columns,
+    /// Whose template turns conversations into text.
+    pub markers: ChatMarkers,
+    pub on_bad_row: OnBadRow,
+}
 
-/// The given files, and the `.txt` files of the given folders, in name order.
+impl RowReading {
+    /// The texts of the rows of a file; `None` of a plain text.
+    fn open(&self, path: &Path) -> Result<Option<RowTexts>, Failure> {
+        if !is_no_plain_text(path) {
+            return Ok(None);
+        }
+        let source = SourceConfig {
+            format: self.format,
+            columns: self.columns.clone(),
+            ..SourceConfig::path(path.to_string_lossy())
+        };
+        let read = ReadContext::default();
+        let opened = RowTexts::open(&source, self.markers, self.on_bad_row, &read);
+        opened.map(Some).map_err(|e| of_rows(&e))
+    }
+
+    /// The marks of the conversations among the rows of some files, which the vocabulary is to have.
+    ///
+    /// # Errors
+    /// Rows that cannot be read.
+    pub fn markers(&self, files: &[PathBuf]) -> Result<ChatMarkers, Failure> {
+        for path in files {
+            let markers = self
+                .open(path)?
+                .map_or(ChatMarkers::None, |rows| rows.markers());
+            if markers != ChatMarkers::None {
+                return Ok(markers);
+            }
+        }
+        Ok(ChatMarkers::None)
+    }
+}
+
+/// What is wrong with rows, in this command's words.
+fn of_rows(error: &DataError) -> Failure {
+    let failure = Failure::data(error);
+    let hint = in_options(&failure.hint).replace("data.on_bad_row: skip", "--skip-bad-rows");
+    Failure { hint, ..failure }
+}
+
+/// The given files, and those of the given folders, in name order: the `.txt` files of a folder, or its rows where it has none.
 ///
 /// # Errors
-/// A path does not exist, a file is not text, or nothing is left.
+/// A path does not exist, a file holds neither text nor rows, or nothing is left.
 pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     listed(paths, &|note| errln!("note: {note}"))
 }
@@ -43,10 +93,7 @@ pub fn listed(paths: &[PathBuf], note: &dyn Fn(&str)) -> Result<Vec<PathBuf>, Fa
                 .filter(|p| p.is_file() && p.extension().is_some_and(|e| e == "txt"))
                 .collect();
             if texts.is_empty() {
-                return Err(Failure::user_error(
-                    format!("no .txt file in {}", shown(path)),
-                    "pass text files, or a folder of .txt files",
-                ));
+                texts = files_of(path).map_err(|e| Failure::data(&e))?;
             }
             texts.sort();
             if let Some(said) = left_out(path, &texts) {
@@ -57,41 +104,23 @@ pub fn listed(paths: &[PathBuf], note: &dyn Fn(&str)) -> Result<Vec<PathBuf>, Fa
         }
         std::fs::metadata(path).map_err(|e| unreadable(path, &e))?;
         let ending = path.extension().unwrap_or_default().to_string_lossy();
-        if NOT_TEXT.contains(&ending.to_lowercase().as_str()) {
-            return Err(Failure::user_error(
-                format!("{}: .{ending} is not plain text", shown(path)),
-                way_out(path),
-            ));
-        }
-        files.push(path.clone());
+        let usual =
+            || "name text files, or rows: .jsonl, .json, .csv, .tsv, .parquet (.gz and .zst too)";
+        let hint = match &*ending.to_lowercase() {
+            "arrow" => {
+                let folder = path.parent().and_then(saved_as_arrow);
+                folder.unwrap_or_else(|| usual().into())
+            }
+            "gguf" => usual().into(),
+            _ => {
+                files.push(path.clone());
+                continue;
+            }
+        };
+        let what = format!("{}: .{ending} is neither text nor rows", shown(path));
+        return Err(Failure::user_error(what, hint));
     }
     Ok(files)
-}
-
-/// How a file of another kind becomes plain text.
-fn way_out(path: &Path) -> String {
-    let name = Path::new(path.file_name().unwrap_or_default());
-    let ending = |name: &Path| {
-        let ending = name.extension().unwrap_or_default();
-        ending.to_string_lossy().to_lowercase()
-    };
-    let name = match PACKED.contains(&&*ending(name)) {
-        true => Path::new(name.file_stem().unwrap_or_default()),
-        false => name,
-    };
-    let convert = format!(
-        "llmtui data convert {} --to text --out {}",
-        shown(path),
-        shown(&name.with_extension("txt"))
-    );
-    match &*ending(name) {
-        "arrow" | "gguf" => "only plain text is accepted".into(),
-        rows if NOT_TEXT.contains(&rows) => format!(
-            "only plain text is accepted; {convert} extracts it from rows of text alone; from conversations and other rows a run \
-             learns its tokenizer: data.tokenizer: {{bpe: {{vocab_size: 4096}}}} in its spec"
-        ),
-        _ => format!("only plain text is accepted; {convert} unpacks it"),
-    }
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
@@ -101,11 +130,18 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
 /// Chunks of text from files; ends at the first error, which is stored.
 pub struct Pieces {
     files: std::vec::IntoIter<PathBuf>,
-    open: Option<Open>,
+    rows: RowReading,
+    open: Option<Opened>,
     fault: Arc<Mutex<Option<Failure>>>,
     /// Called with the number of bytes read.
     progress: Box<dyn FnMut(u64) + Send>,
     read: u64,
+    skipped: u64,
+}
+
+enum Opened {
+    Text(Open),
+    Rows { path: PathBuf, texts: Box<RowTexts> },
 }
 
 struct Open {
@@ -121,43 +157,93 @@ struct Open {
 pub type Fault = Arc<Mutex<Option<Failure>>>;
 
 impl Pieces {
-    pub fn new(files: Vec<PathBuf>, progress: Box<dyn FnMut(u64) + Send>) -> (Pieces, Fault) {
+    pub fn new(
+        files: Vec<PathBuf>,
+        rows: RowReading,
+        progress: Box<dyn FnMut(u64) + Send>,
+    ) -> (Pieces, Fault) {
         let fault = Fault::default();
         let pieces = Pieces {
             files: files.into_iter(),
+            rows,
             open: None,
             fault: fault.clone(),
             progress,
             read: 0,
+            skipped: 0,
         };
         (pieces, fault)
     }
 
+    /// Rows that were left out so far.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
     fn piece(&mut self) -> Result<Option<String>, Failure> {
         loop {
-            let Some(open) = &mut self.open else {
-                let Some(path) = self.files.next() else {
-                    return Ok(None);
-                };
-                let file = open_plain(&path).map_err(|e| unreadable(&path, &e))?;
-                self.open = Some(Open {
-                    path,
-                    input: BufReader::with_capacity(1 << 18, file),
-                    lines: 0,
-                    rest: Vec::new(),
-                });
-                continue;
+            let piece = match &mut self.open {
+                Some(Opened::Text(open)) => open.piece()?,
+                Some(Opened::Rows { texts, .. }) => of_some_rows(texts)?,
+                None => {
+                    let Some(path) = self.files.next() else {
+                        return Ok(None);
+                    };
+                    self.open = Some(self.opened(path)?);
+                    continue;
+                }
             };
-            let piece = open.piece()?;
             if piece.is_empty() {
-                self.open = None;
+                if let Some(Opened::Rows { path, texts }) = self.open.take() {
+                    // Of compressed rows and of parquet the bytes of the text are others than those of the file.
+                    self.read += std::fs::metadata(path).map_or(0, |info| info.len());
+                    self.skipped += texts.examples().skipped().count;
+                    (self.progress)(self.read);
+                }
                 continue;
             }
-            self.read += piece.len() as u64;
-            (self.progress)(self.read);
+            let within = match &self.open {
+                Some(Opened::Rows { texts, .. }) => texts.examples().rows().bytes_read(),
+                _ => {
+                    self.read += piece.len() as u64;
+                    0
+                }
+            };
+            (self.progress)(self.read + within);
             return Ok(Some(piece));
         }
     }
+
+    fn opened(&self, path: PathBuf) -> Result<Opened, Failure> {
+        if let Some(texts) = self.rows.open(&path)? {
+            let texts = Box::new(texts);
+            return Ok(Opened::Rows { path, texts });
+        }
+        let file = open_plain(&path).map_err(|e| unreadable(&path, &e))?;
+        Ok(Opened::Text(Open {
+            path,
+            input: BufReader::with_capacity(1 << 18, file),
+            lines: 0,
+            rest: Vec::new(),
+        }))
+    }
+}
+
+/// The texts of some rows; empty at the end.
+fn of_some_rows(texts: &mut RowTexts) -> Result<String, Failure> {
+    let mut piece = String::new();
+    let separator = texts.separator();
+    while piece.len() < PIECE_BYTES {
+        match texts.next() {
+            Some(Ok(text)) => {
+                piece.push_str(&text);
+                piece.push_str(separator);
+            }
+            Some(Err(fault)) => return Err(of_rows(&DataError::Row(fault))),
+            None => break,
+        }
+    }
+    Ok(piece)
 }
 
 impl Open {
@@ -216,12 +302,13 @@ impl Iterator for Pieces {
     }
 }
 
-/// A whole text file.
+/// A whole text file, or the text of all rows.
 ///
 /// # Errors
-/// Unreadable, not UTF-8.
+/// Unreadable, not UTF-8, a row that is none.
 pub fn whole(path: &Path) -> Result<String, Failure> {
-    let (pieces, fault) = Pieces::new(vec![path.to_path_buf()], Box::new(|_| {}));
+    let files = vec![path.to_path_buf()];
+    let (pieces, fault) = Pieces::new(files, RowReading::default(), Box::new(|_| {}));
     let text: String = pieces.collect();
     let found = fault.lock().unwrap_or_else(PoisonError::into_inner).take();
     found.map_or(Ok(text), Err)
@@ -240,7 +327,7 @@ mod tests {
         std::fs::write(&b, b"one\ntwo \xff\n").unwrap();
         assert_eq!(whole(&a).unwrap(), text);
         let files = files(&[dir.path().to_path_buf()]).unwrap();
-        let (pieces, fault) = Pieces::new(files, Box::new(|_| {}));
+        let (pieces, fault) = Pieces::new(files, RowReading::default(), Box::new(|_| {}));
         assert_eq!(pieces.map(|p| p.len()).sum::<usize>(), text.len());
         let fault = fault.lock().unwrap().take().unwrap();
         assert!(
@@ -266,30 +353,61 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_not_taken_for_text() {
+    fn rows_are_read_as_a_run_reads_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, bytes: &[u8]| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            path
+        };
+        let pairs = b"{\"prompt\":\"1+1=\",\"completion\":\"2\"}\n{\"prompt\":\"2+2=\",\"completion\":\"4\"}\n";
+        assert_eq!(whole(&write("a.jsonl", pairs)).unwrap(), "1+1=2\n2+2=4\n");
+        let csv = write("b.csv", b"text\none\ntwo\n");
+        assert_eq!(whole(&csv).unwrap(), "one\ntwo\n");
+        let packed = zstd::encode_all(&b"some text\nand more"[..], 1).unwrap();
+        let packed = write("c.txt.zst", &packed);
+        assert_eq!(whole(&packed).unwrap(), "some text\nand more");
+        // Conversations bring their marks.
+        let chat =
+            br#"{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"ho"}]}"#;
+        let chat = write("d.jsonl", chat);
+        let rows = RowReading::default();
+        assert_eq!(rows.markers(&[csv, chat]).unwrap(), ChatMarkers::Chatml);
+        assert_eq!(rows.markers(&[packed]).unwrap(), ChatMarkers::None);
+        let refused = files(&[write("e.gguf", b"GGUF")]).unwrap_err();
+        assert!(
+            refused.what.contains("neither text nor rows"),
+            "{}",
+            refused.what
+        );
+        assert!(files(&[dir.path().join("b.txt")]).is_err());
+    }
+
+    #[test]
+    fn a_bad_row_is_placed_or_left_out() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.jsonl");
-        std::fs::write(&path, "{}").unwrap();
-        let refused = files(&[path]).unwrap_err();
-        assert!(refused.what.contains("not plain text"));
-        // Conversations have no plain text: converting them ends in an error.
-        assert!(
-            refused
-                .hint
-                .contains("--out a.txt extracts it from rows of text alone")
-        );
-        assert!(
-            refused.hint.contains("data.tokenizer: {bpe:"),
-            "{}",
-            refused.hint
-        );
-        let packed = way_out(Path::new("b/ko.txt.gz"));
-        assert!(
-            packed.contains("b/ko.txt.gz --to text --out ko.txt unpacks"),
-            "{packed}"
-        );
-        let rows = way_out(Path::new("chats.jsonl.zst"));
-        assert!(rows.contains("--out chats.txt extracts"), "{rows}");
-        assert!(files(&[dir.path().join("b.txt")]).is_err());
+        std::fs::write(&path, "{\"text\":\"a\"}\n{\"text\":7}\n{\"text\":\"b\"}\n").unwrap();
+        let fault = whole(&path).unwrap_err();
+        assert!(fault.what.contains("a.jsonl:2"), "{}", fault.what);
+        let rows = RowReading {
+            on_bad_row: OnBadRow::Skip,
+            ..RowReading::default()
+        };
+        let (mut pieces, _) = Pieces::new(vec![path], rows, Box::new(|_| {}));
+        let text: String = pieces.by_ref().collect();
+        assert_eq!((text.as_str(), pieces.skipped()), ("a\nb\n", 1));
+    }
+
+    #[test]
+    fn a_folder_without_texts_is_read_for_its_rows() {
+        let dir = tempfile::tempdir().unwrap();
+        let rows = dir.path().join("rows.jsonl");
+        std::fs::write(&rows, "{\"text\":\"a\"}\n").unwrap();
+        let folder = [dir.path().to_path_buf()];
+        assert_eq!(files(&folder).unwrap(), [rows]);
+        let text = dir.path().join("a.txt");
+        std::fs::write(&text, "a").unwrap();
+        assert_eq!(files(&folder).unwrap(), [text]);
     }
 }

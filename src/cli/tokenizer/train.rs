@@ -1,13 +1,17 @@
-//! `llmtui tokenizer train`: trains a vocabulary on text files and writes it as a folder other programs can load.
+//! `llmtui tokenizer train`: trains a vocabulary on texts or rows and writes it as a folder other programs can load.
 
 use super::super::Context;
+use super::super::data::pairs;
 use super::super::exit::{Exit, Failure};
+use super::texts::RowReading;
 use super::{texts, user_error};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::files::write_atomic;
 use crate::base::human;
 use crate::base::place::try_make;
 use crate::base::text::{one_line, shown};
+use crate::data::OnBadRow;
+use crate::data::formats::FormatId;
 use crate::data::tokenizer::{CONFIG, ChatMarkers, Tokenizer, TokenizerConfig};
 use crate::pipeline::TrainTokenizer;
 use std::io::{IsTerminal, Write};
@@ -26,14 +30,15 @@ pub const KINDS: [&str; 4] = ["bpe", "unigram", "wordpiece", "char"];
 /// Vocabulary sizes that can be asked for.
 pub const SIZES: RangeInclusive<i64> = 100..=1_000_000;
 
-/// Train a tokenizer on text files
+/// Train a tokenizer on text files, or on rows as a run would read them
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui tokenizer train --vocab-size 8192 corpus/*.txt
   llmtui tokenizer train --kind unigram --vocab-size 4096 --chat-markers chatml --out mine corpus.txt
+  llmtui tokenizer train --vocab-size 4096 chats.jsonl more.parquet
 To use it in a spec: -s 'data.tokenizer={file: {path: mine}}'")]
 pub struct Args {
-    /// Text files, or folders of .txt files
+    /// Text files, rows (JSONL, JSON, CSV, TSV, parquet; .gz, .zst), or folders of them
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// Kind of tokenizer
@@ -48,9 +53,18 @@ pub struct Args {
     /// Additional special token, never split; may be repeated
     #[arg(long = "special", value_name = "TOKEN")]
     pub specials: Vec<String>,
-    /// Add a chat template's markers as special tokens
+    /// Add a chat template's markers as special tokens; conversations become text by it (chatml by default)
     #[arg(long, value_name = "TEMPLATE", value_parser = ChatMarkers::WORDS.map(|(word, _)| word))]
     pub chat_markers: Option<String>,
+    /// Row format; detected from the columns by default
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+    /// Map a column, as format's=yours, e.g. output=answer; may be repeated
+    #[arg(long = "column", value_name = "OURS=YOURS")]
+    pub columns: Vec<String>,
+    /// Skip and count rows that cannot be read; otherwise the first one is an error
+    #[arg(long)]
+    pub skip_bad_rows: bool,
     /// Output folder
     #[arg(long, value_name = "DIR", default_value = "tokenizer")]
     pub out: PathBuf,
@@ -73,9 +87,13 @@ pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
         }
     }
     let files = texts::files(&args.files)?;
+    let rows = rows(args)?;
     try_make(&args.out).map_err(|e| Failure::not_made(&args.out, &e))?;
     let clock = SystemClock::new();
-    let tokenizer = learn(&config, &files, progress(text_bytes(&files)?))?;
+    let (tokenizer, skipped) = learn(&config, (&files, &rows), progress(text_bytes(&files)?))?;
+    if skipped > 0 {
+        errln!("note: {} left out", human::counted(skipped, "row"));
+    }
     let took = clock.elapsed();
     std::fs::create_dir_all(&args.out).map_err(|e| Failure::not_made(&args.out, &e))?;
     let config_path = args.out.join(CONFIG);
@@ -103,7 +121,7 @@ pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
             human::grouped(u64::from(wanted))
         )?;
     }
-    trial(&tokenizer, &files, &mut out)?;
+    trial(&tokenizer, (&files, &rows), &mut out)?;
     writeln!(out, "written to {}", shown(&args.out))?;
     writeln!(out, "check it: llmtui tokenizer check {}", shown(&args.out))?;
     writeln!(
@@ -112,6 +130,23 @@ pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
         shown(&args.out)
     )?;
     Ok(Exit::Done)
+}
+
+/// How rows are read.
+fn rows(args: &Args) -> Result<RowReading, Failure> {
+    let word = args.format.as_deref();
+    let format = word.map(FormatId::by_word).transpose();
+    let mut markers = ChatMarkers::WORDS.into_iter();
+    let markers = markers.find(|(word, _)| args.chat_markers.as_deref() == Some(word));
+    Ok(RowReading {
+        format: format.map_err(|e| Failure::data(&e))?,
+        columns: pairs(&args.columns)?.into_iter().collect(),
+        markers: markers.map_or(ChatMarkers::Auto, |(_, markers)| markers),
+        on_bad_row: match args.skip_bad_rows {
+            true => OnBadRow::Skip,
+            false => OnBadRow::Error,
+        },
+    })
 }
 
 /// The same values as in a spec.
@@ -161,24 +196,29 @@ fn text_bytes(files: &[PathBuf]) -> Result<u64, Failure> {
     Ok(total)
 }
 
+/// Learns from all files; returns the rows that were left out, too. Where nobody says the marks, conversations bring theirs, as in a
+/// run that learns its tokenizer.
 fn learn(
     config: &TokenizerConfig,
-    files: &[PathBuf],
+    (files, rows): (&[PathBuf], &RowReading),
     progress: Box<dyn FnMut(u64) + Send>,
-) -> Result<Tokenizer, Failure> {
-    let (mut pieces, fault) = texts::Pieces::new(files.to_vec(), progress);
+) -> Result<(Tokenizer, u64), Failure> {
+    let config = config.with_chat_markers(rows.markers(files)?);
+    let (mut pieces, fault) = texts::Pieces::new(files.to_vec(), rows.clone(), progress);
     let outcome = config.learn(&mut pieces);
     // A file error that ended the reading is the cause of whatever came after.
     if let Some(fault) = fault.lock().unwrap_or_else(PoisonError::into_inner).take() {
         return Err(fault);
     }
-    outcome.map_err(|e| user_error(&e))
+    let tokenizer = outcome.map_err(|e| user_error(&e))?;
+    Ok((tokenizer, pieces.skipped()))
 }
 
 /// A tokenizer that a stage of a pipeline is to learn, held against its files; nothing is written.
 pub struct Planned {
     config: TokenizerConfig,
     files: Vec<PathBuf>,
+    rows: RowReading,
 }
 
 impl Planned {
@@ -210,6 +250,9 @@ impl Planned {
             split: None,
             specials: Vec::new(),
             chat_markers: asked.chat_markers.clone(),
+            format: None,
+            columns: Vec::new(),
+            skip_bad_rows: false,
             out: PathBuf::new(),
             force: true,
         };
@@ -221,7 +264,13 @@ impl Planned {
         // What a folder holds besides is reported when the stage begins.
         let files = texts::listed(&args.files, &|_| {}).map_err(|failure| ("files", failure))?;
         text_bytes(&files).map_err(|failure| ("files", failure))?;
-        Ok(Planned { config, files })
+        let rows = rows(&args).map_err(|failure| ("files", failure))?;
+        rows.markers(&files).map_err(|failure| ("files", failure))?;
+        Ok(Planned {
+            config,
+            files,
+            rows,
+        })
     }
 
     /// How many tokens it comes to, at most; characters are counted.
@@ -231,7 +280,10 @@ impl Planned {
     pub fn vocab_size(&self) -> Result<usize, Failure> {
         match self.config.vocab_size() {
             Some(size) => Ok(size),
-            None => Ok(learn(&self.config, &self.files, Box::new(|_| {}))?.vocab_size()),
+            None => {
+                let learned = learn(&self.config, (&self.files, &self.rows), Box::new(|_| {}))?;
+                Ok(learned.0.vocab_size())
+            }
         }
     }
 }
@@ -274,8 +326,12 @@ fn progress(total: u64) -> Box<dyn FnMut(u64) + Send> {
 }
 
 /// Compression of the new vocabulary on its training text.
-fn trial(tokenizer: &Tokenizer, files: &[PathBuf], out: &mut impl Write) -> anyhow::Result<()> {
-    let (pieces, _) = texts::Pieces::new(files.to_vec(), Box::new(|_| {}));
+fn trial(
+    tokenizer: &Tokenizer,
+    (files, rows): (&[PathBuf], &RowReading),
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    let (pieces, _) = texts::Pieces::new(files.to_vec(), rows.clone(), Box::new(|_| {}));
     let mut text = String::new();
     for piece in pieces {
         text.push_str(&piece);
@@ -310,6 +366,9 @@ mod tests {
             split: None,
             specials: vec!["<x>".into()],
             chat_markers: Some("chatml".into()),
+            format: None,
+            columns: Vec::new(),
+            skip_bad_rows: false,
             out: "x".into(),
             force: false,
         }

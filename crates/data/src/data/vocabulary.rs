@@ -18,7 +18,7 @@ const SAMPLE: usize = 128 << 20;
 const ALL: usize = 1 << 30;
 
 /// The template of tokenizers that are made here.
-const TEMPLATE: &str = "chatml";
+pub(super) const TEMPLATE: &str = "chatml";
 
 /// Reads or makes the tokenizer of a config, and the template that turns become text with.
 pub(super) fn tokenizer(
@@ -200,7 +200,7 @@ fn sides(content: &Content) -> Vec<Vec<&Turns>> {
 }
 
 /// An example as its model will read it. What the template refuses is refused again, with its place, when it is tokenized.
-fn plain(example: &Example, template: Option<&Template>) -> String {
+pub(super) fn plain(example: &Example, template: Option<&Template>) -> String {
     let rendered = |messages: &[Message]| {
         let tools = example.tools.as_ref();
         let text = template.map(|t| t.render(messages, tools, GenerationPrompt::Without));

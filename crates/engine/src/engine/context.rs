@@ -8,6 +8,8 @@ use super::extra::Extras;
 use super::state::{Settings, TrainState};
 use super::{EngineError, EngineJob};
 use crate::data::{Dataset, Packing};
+use crate::nn::generate::BrokenLogit;
+use crate::run::state::NON_FINITE;
 use crate::spec::RunSpec;
 use crate::wire::{Event, Num};
 use std::sync::Arc;
@@ -88,6 +90,16 @@ impl RunContext<'_, '_> {
         Ok((!self.state.weights_are_finite()?).then(broken))
     }
 
+    /// The fault of weights that no answer can be drawn from. They are those of the last step.
+    pub fn broken_logit(&self, logit: BrokenLogit) -> NonFinite {
+        NonFinite {
+            what: "a logit of an answer",
+            value: f64::from(logit.value),
+            step: self.step(),
+            lr: self.state.lr(self.spec),
+        }
+    }
+
     /// Warns, and words the error that ends the run.
     pub fn fail_non_finite(&mut self, broken: &NonFinite) -> EngineError {
         let folder = self.job.run_dir.checkpoints_path();
@@ -97,7 +109,7 @@ impl RunContext<'_, '_> {
         } = *broken;
         self.port.warn(
             step,
-            "non_finite",
+            NON_FINITE,
             format!("{what} is {value}"),
             "nothing was saved for this step",
         );

@@ -47,8 +47,18 @@ impl RunContext<'_, '_> {
         }
     }
 
-    /// Evaluates, reports, and remembers the best. A loss that is not finite ends the run.
+    /// Evaluates, reports, and remembers the best. Returns what is wrong where the loss, or a logit of an answer, is not finite.
     pub(super) fn evaluate_now(
+        &mut self,
+        experience: &mut dyn Experience,
+    ) -> Result<Option<NonFinite>, EngineError> {
+        match self.evaluate_or_fail(experience) {
+            Err(EngineError::NotFinite(logit)) => Ok(Some(self.broken_logit(logit))),
+            found => found,
+        }
+    }
+
+    fn evaluate_or_fail(
         &mut self,
         experience: &mut dyn Experience,
     ) -> Result<Option<NonFinite>, EngineError> {

@@ -77,6 +77,7 @@ impl SpikeDetector {
             })
         };
         let of_loss = loss.and_then(|loss| look(&self.losses, id::TRAIN_LOSS, loss));
+        let of_loss = of_loss.filter(|found| !is_left_over(found));
         let of_norm = look(&self.norms, id::GRAD_NORM, norm);
         self.high = if of_loss.is_some() { self.high + 1 } else { 0 };
         let lasting = self.spike_persists(of_loss.is_some(), config.window as u64 / 2);
@@ -128,6 +129,14 @@ impl SpikeDetector {
         }
         most && high
     }
+}
+
+/// Whether a loss above its usual one is still that of a solved task, in nats: the deviations of losses near 0 are so small that one
+/// unsolved example in a batch is many of them.
+fn is_left_over(found: &Outlier) -> bool {
+    const SOLVED: f64 = 0.1;
+    const UNSOLVED_ONE: f64 = 0.2;
+    found.usual.0.abs() <= SOLVED && found.value.0 - found.usual.0 <= UNSOLVED_ONE
 }
 
 #[cfg(test)]
@@ -201,6 +210,21 @@ mod tests {
             }
         }
         assert_eq!(odd, 16, "half a window");
+    }
+
+    /// Rounding and single examples: nothing to go back for.
+    #[test]
+    fn losses_near_zero_are_outliers_where_they_leave_it() {
+        let judge = |loss: f64| {
+            let mut guard = SpikeDetector::default();
+            for step in 1..40 {
+                let noise = (step * 7919 % 101) as f64 / 1e5;
+                guard.judge(&config(), (step, step), Some(0.004 + noise), 1.0 + noise);
+            }
+            let seen = guard.judge(&config(), (40, 40), Some(loss), 1.0);
+            matches!(seen, StepVerdict::Outlier(_))
+        };
+        assert!(!judge(0.03) && !judge(0.2) && judge(0.3));
     }
 
     #[test]

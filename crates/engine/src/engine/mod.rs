@@ -59,6 +59,7 @@ use crate::base::clock::Clock;
 use crate::base::paths::Env;
 use crate::data::DataError;
 use crate::kernels::errors::error_text;
+use crate::nn::generate::BrokenLogit;
 use crate::run::RunDir;
 use crate::spec::RunSpec;
 use crate::wire::{Best, Event, Num, Outcome, Request};
@@ -103,6 +104,9 @@ pub enum EngineError {
     Data(#[from] DataError),
     #[error("computing: {0}")]
     Compute(String),
+    /// No token can be drawn: what a rescue is for, as a loss that is not finite.
+    #[error("{0}")]
+    NotFinite(BrokenLogit),
     #[error("checkpoint: {0}")]
     Checkpoint(#[from] checkpoint::CheckpointError),
     /// Ranks of PyTorch did not come, or went.
@@ -118,7 +122,10 @@ pub enum EngineError {
 
 impl From<candle_core::Error> for EngineError {
     fn from(error: candle_core::Error) -> Self {
-        EngineError::Compute(error_text(error))
+        match BrokenLogit::of(&error) {
+            Some(logit) => EngineError::NotFinite(logit),
+            None => EngineError::Compute(error_text(error)),
+        }
     }
 }
 

@@ -53,7 +53,8 @@ pub(super) fn attach(
     let spec = &job.spec;
     let size = spec.train.micro_batch_size;
     if spec.method.needs().reference != Some(ReferenceChoice::Precomputed) {
-        return models.attach_reference(&*spec.method, data, size);
+        models.attach_reference(&*spec.method, data, size)?;
+        return models.let_reference_move(spec);
     }
     let key = key(job, models, data)?;
     let path = job.run_dir.path().join(FILE);

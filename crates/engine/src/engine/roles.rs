@@ -8,6 +8,7 @@ use crate::methods::policy::{OLD_LOGP, TOKEN_REFERENCE};
 use crate::methods::ppo::OLD_VALUES;
 use crate::methods::{BASELINE, Method, REFERENCE_LOGP, ReferenceChoice, sequence_logps, tokens};
 use crate::nn::{Model, TokenOutputs};
+use crate::spec::RunSpec;
 use crate::workers::WorkerFailure;
 
 /// The models of a run.
@@ -17,8 +18,12 @@ pub struct Models {
     pub reference: Reference,
     /// Ranks of PyTorch, where those compute: then `policy` is the engine's copy, which is as new as the last look at it.
     pub remote: Option<Remote>,
-    /// Whether the reference is the policy as it was after a cold start, and not as it was before the first step.
+    /// Whether the reference is another than the policy before the first step, as after a cold start: then checkpoints hold it.
     pub anchored: bool,
+    /// Whether steps move the reference from the first one on (`train.sync_ref_model`): every checkpoint holds it.
+    pub moves: bool,
+    /// Whether one has moved it since the policy was as before the first step: then only a checkpoint knows what it was.
+    pub moved: bool,
 }
 
 /// The model that a method compares the policy with: the policy as it was before the first step.
@@ -43,6 +48,8 @@ impl Models {
             reference: Reference::None,
             remote: None,
             anchored: false,
+            moves: false,
+            moved: false,
         }
     }
 
@@ -212,7 +219,44 @@ impl Models {
         Ok(())
     }
 
-    /// The reference that a cold start has moved, for a checkpoint.
+    /// After [`Models::attach_reference`]: where steps will move the reference, checkpoints hold it from the first one on, and ranks'
+    /// reference has a copy here to be moved. A cold start comes first: what moves is the policy that it leaves.
+    ///
+    /// # Errors
+    /// Weights that cannot be copied.
+    pub fn let_reference_move(&mut self, spec: &RunSpec) -> Result<(), EngineError> {
+        self.moved = false;
+        self.moves = spec.train.sync_ref_model && spec.cold_start_steps() == 0;
+        if !self.moves {
+            return Ok(());
+        }
+        if let Reference::FrozenThere(copy @ None) = &mut self.reference {
+            *copy = Some(Box::new(self.policy.frozen_copy()?));
+        }
+        self.anchored = true;
+        Ok(())
+    }
+
+    /// Moves a frozen reference by the share `alpha` of the way to the policy: reference ← α · policy + (1 − α) · reference, TR-DPO's
+    /// soft update (arXiv 2404.09656). Weights that are the same stay to the bit. The engine's copy of the policy must be the newest.
+    ///
+    /// # Errors
+    /// Weights that are not here; ranks that are gone.
+    pub fn move_reference(&mut self, alpha: f64) -> candle_core::Result<()> {
+        let policy = &self.policy;
+        match (&mut self.reference, &mut self.remote) {
+            (Reference::Frozen(model), _) => mix(model, policy, alpha)?,
+            (Reference::FrozenThere(Some(model)), Some(remote)) => {
+                mix(model, policy, alpha)?;
+                remote.put_reference(model, policy)?;
+            }
+            _ => return Ok(()),
+        }
+        (self.anchored, self.moved) = (true, true);
+        Ok(())
+    }
+
+    /// The reference that a cold start or steps have moved, for a checkpoint.
     pub fn anchor_to_keep(&self) -> Option<&Model> {
         match &self.reference {
             Reference::Frozen(model) | Reference::FrozenThere(Some(model)) => {
@@ -317,6 +361,18 @@ pub fn add_own_reference(
         set(batch, REFERENCE_LOGP, values);
     }
     Ok(())
+}
+
+/// Moves the weights of `model` towards the base of the policy.
+fn mix(model: &mut Model, policy: &Model, alpha: f64) -> candle_core::Result<()> {
+    let alpha = alpha as f32;
+    policy.params().read_weights(|theirs| {
+        model.params_mut().write_weights(|own| {
+            for (own, theirs) in own.iter_mut().zip(theirs) {
+                *own += alpha * (theirs - *own);
+            }
+        })
+    })?
 }
 
 pub(super) fn set(batch: &mut Batch, name: &'static str, values: Vec<f32>) {

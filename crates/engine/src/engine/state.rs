@@ -251,6 +251,16 @@ impl TrainState {
         self.optimizer.show_average(params, show)
     }
 
+    /// Moves the reference by the share `alpha` of the way to the trained weights.
+    ///
+    /// # Errors
+    /// Those of [`Models::move_reference`].
+    pub fn move_reference(&mut self, alpha: f64) -> candle_core::Result<()> {
+        // With the moments: the ranks' weights are written over for the reference, and come from here again.
+        self.take_from_ranks()?;
+        self.models.move_reference(alpha)
+    }
+
     /// Brings weights and moments here, where ranks elsewhere have newer ones.
     ///
     /// # Errors

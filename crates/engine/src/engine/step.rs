@@ -94,7 +94,14 @@ impl Stepper {
         let train = &cx.spec.train;
         let is_measured = log_is_due(step, train.log_every, train.max_steps);
         self.probes.begin(step, is_measured);
-        let Some(last) = self.gradients(cx)? else {
+        let last = match self.gradients(cx) {
+            // The answers of the step cannot be written.
+            Err(EngineError::NotFinite(logit)) => {
+                return Ok(StepOutcome::Broken(cx.broken_logit(logit)));
+            }
+            found => found?,
+        };
+        let Some(last) = last else {
             return Ok(StepOutcome::BrokenOff);
         };
         self.log.last = last;
@@ -121,6 +128,7 @@ impl Stepper {
         }
 
         self.count(cx);
+        move_reference_if_due(cx)?;
         self.log.busy += cx.port.clock.elapsed() - begun;
         Ok(taken)
     }
@@ -386,6 +394,17 @@ impl Stepper {
         }
         values
     }
+}
+
+/// Where the reference moves with the policy, it does after every so many steps, as TRL's `SyncRefModelCallback`; not in a cold start,
+/// which compares nothing.
+fn move_reference_if_due(cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
+    let (train, step) = (&cx.spec.train, cx.step());
+    let is_due = step.is_multiple_of(train.ref_model_sync_steps.max(1));
+    if train.sync_ref_model && is_due && step > cx.spec.cold_start_steps() {
+        cx.state.move_reference(train.ref_model_mixup_alpha)?;
+    }
+    Ok(())
 }
 
 /// Whether the critic alone learns yet.

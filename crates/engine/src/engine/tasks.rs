@@ -195,7 +195,7 @@ impl Tasks {
 
 fn no_likelihood(cx: &RunContext<'_, '_>) -> NonFinite {
     NonFinite {
-        what: "a log-probability of a task",
+        what: "a logit or log-probability of a task",
         value: f64::NAN,
         step: cx.step(),
         lr: cx.state.lr(cx.spec),

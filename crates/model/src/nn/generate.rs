@@ -7,10 +7,12 @@
 use super::Model;
 use super::decoding::Extent;
 pub use super::kv_cache::PrefixCache;
+pub use super::sampler::BrokenLogit;
 use super::sampler::{Chosen, Sampler};
 use crate::base::sampling::Sampling;
+use crate::kernels::errors::error_text;
 use crate::kernels::threads;
-use candle_core::{Result, bail};
+use candle_core::{Error, Result, bail};
 pub use reads::BatchDecoder;
 use std::ops::ControlFlow;
 
@@ -26,6 +28,25 @@ pub struct GeneratedToken {
     pub entropy: f32,
     /// Log-probability in nats after penalties and temperature, before truncation.
     pub tempered: f32,
+}
+
+/// Why generation failed, for those that may not name candle.
+#[derive(Debug, thiserror::Error)]
+pub enum GenerateError {
+    #[error("{0}")]
+    NotFinite(BrokenLogit),
+    /// In words.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<Error> for GenerateError {
+    fn from(error: Error) -> GenerateError {
+        match BrokenLogit::of(&error) {
+            Some(logit) => GenerateError::NotFinite(logit),
+            None => GenerateError::Other(error_text(error)),
+        }
+    }
 }
 
 /// Why generation ended.

@@ -14,10 +14,35 @@ use crate::base::rng::{Rng, Stream};
 use crate::base::sampling::Sampling;
 use crate::kernels::distribution::{self, Softmax};
 use crate::kernels::math::exp;
-use candle_core::{Result, bail};
+use candle_core::{Context, Error, Result};
 
 /// The initial number of candidates of top-p; it grows until it covers the mass.
 const INITIAL_CANDIDATES: usize = 64;
+
+/// A logit that no token can be drawn beside: NaN or infinite.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[error("the model's logit of token {token} is {value}: its weights are damaged")]
+pub struct BrokenLogit {
+    /// The first token id that has one.
+    pub token: usize,
+    pub value: f32,
+}
+
+impl BrokenLogit {
+    /// The logit that an error is about, if it is about one. candle's `Wrapped` forgets the type; `WrappedContext` keeps it.
+    pub fn of(error: &Error) -> Option<BrokenLogit> {
+        match error {
+            Error::WithBacktrace { inner, .. }
+            | Error::Context { inner, .. }
+            | Error::WithPath { inner, .. } => BrokenLogit::of(inner),
+            Error::WrappedContext { wrapped, .. } => match wrapped.downcast_ref::<Error>() {
+                Some(inner) => BrokenLogit::of(inner),
+                None => wrapped.downcast_ref().copied(),
+            },
+            _ => None,
+        }
+    }
+}
 
 /// A sampled token, and its statistics under the model's own distribution, in nats.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -71,12 +96,13 @@ impl<'a> Sampler<'a> {
     /// New token number `index` (from 0).
     ///
     /// # Errors
-    /// A logit that is not finite.
+    /// A logit that is not finite ([`BrokenLogit::of`] finds it).
     pub fn next(&mut self, logits: &[f32], index: u64) -> Result<Chosen> {
         if !distribution::is_finite(logits) {
             let damaged = logits.iter().enumerate().find(|(_, x)| !x.is_finite());
-            let (at, x) = damaged.unwrap_or((0, &f32::NAN));
-            bail!("the model's logit of token {at} is {x}: its weights are damaged")
+            let (token, value) = damaged.unwrap_or((0, &f32::NAN));
+            let value = *value;
+            return Err(BrokenLogit { token, value }).context("generating");
         }
         let is_plain = self.seen.is_empty() && [0.0, 1.0].contains(&self.sampling.temperature);
         if !is_plain {

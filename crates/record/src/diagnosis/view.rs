@@ -67,7 +67,26 @@ pub struct Loss {
 /// If the median of the first readings is further below the first one than this share, it is reported too.
 const REPORTED_DROP: f64 = 0.02;
 
+/// A loss this near 0, and no more than this share of the start, is that of a solved task.
+const SOLVED: f64 = 0.1;
+const SOLVED_SHARE: f64 = 0.05;
+/// What a solved loss jumps by, in nats, where one example of a batch is not solved.
+pub const UNSOLVED_ONE: f64 = 0.2;
+
 impl Loss {
+    /// Whether a loss is that of a solved task. Noise and gradients vanish with it, so multiples of theirs say nothing by themselves.
+    pub fn is_solved(&self, value: f64) -> bool {
+        value.abs() <= SOLVED.min(SOLVED_SHARE * self.start)
+    }
+
+    /// The least jump of a loss from `usual` that counts, in nats, however quiet the run is.
+    pub fn least_jump(&self, usual: f64) -> f64 {
+        match self.is_solved(usual) {
+            true => UNSOLVED_ONE,
+            false => 0.0,
+        }
+    }
+
     /// `it began at 4.152`; if the first steps gained much, `it began at 4.152 and was at 3.698 within five steps`, which is
     /// what the rules compare with.
     pub fn began(&self) -> String {

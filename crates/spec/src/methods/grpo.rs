@@ -116,6 +116,11 @@ impl OnPolicy for Config {
         }
     }
 
+    /// A KL to the reference is a term of the loss.
+    fn fresh_is_linear(&self) -> bool {
+        self.beta <= 0.0
+    }
+
     fn advantages(&self, rewards: &[f64], group_size: usize) -> Vec<f64> {
         // With the step as baseline the step is the one group.
         let size = match self.baseline {
@@ -155,7 +160,7 @@ impl super::Method for Config {
     }
 
     fn coefficients(&self, batch: &Batch, c: &mut [f32]) -> bool {
-        if self.beta > 0.0 || batch.column(OLD_LOGP).is_some() {
+        if !self.fresh_is_linear() || batch.column(OLD_LOGP).is_some() {
             return false;
         }
         let local = batch.supervised_of_micro_batch().max(1) as f32;

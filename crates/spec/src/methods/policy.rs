@@ -37,6 +37,12 @@ pub trait OnPolicy {
         self.kl_in_reward() > 0.0 || self.critic().is_some_and(|critic| critic.beta > 0.0)
     }
 
+    /// Whether the loss of fresh answers, without log-probabilities of an older policy beside them, is linear in log-probabilities:
+    /// then [`super::Method::coefficients`] says it ahead of the forward pass. A KL that is charged to the reward is.
+    fn fresh_is_linear(&self) -> bool {
+        true
+    }
+
     /// Answers to a prompt that it needs at least.
     fn least_group(&self) -> usize {
         2

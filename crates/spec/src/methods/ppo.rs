@@ -213,6 +213,11 @@ impl OnPolicy for Config {
     fn critic(&self) -> Option<&Config> {
         Some(self)
     }
+
+    /// Values of the policy's own head, and an entropy, have gradients besides.
+    fn fresh_is_linear(&self) -> bool {
+        !self.shares_trunk() && self.entropy_coef <= 0.0
+    }
 }
 
 impl Method for Config {

@@ -66,7 +66,7 @@ mod train {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainTokenizer {
-    /// Text files or folders of them.
+    /// Texts, files with rows, or folders of them.
     pub files: Vec<PathBuf>,
     #[serde(default = "bpe")]
     pub kind: String,

@@ -4,6 +4,7 @@ use super::reference::ROLLOUTS;
 use super::request::{Answers, Estimator, Method, Request};
 use crate::data::Unit;
 use crate::methods::ReferenceChoice;
+use crate::methods::policy::OnPolicy;
 use crate::spec::RolloutConfig;
 
 /// What cannot be planned, and what to do about it.
@@ -77,13 +78,25 @@ impl Request {
         let (tokens, engine) = (self.seq_len, self.estimator == Estimator::Engine);
         let has_reference = self.method.has_reference();
         let usual = RolloutConfig::default();
+        let trained = self.method.facts().trained();
+        let method = trained.as_ref().and_then(|method| method.on_policy());
+        let charges_kl = method.is_some_and(OnPolicy::charges_kl);
+        let fresh_is_linear = method.is_some_and(OnPolicy::fresh_is_linear);
         match &mut self.extras.answers {
-            Some(answers) => answers.has_reference = has_reference,
+            Some(answers) => {
+                let reused = answers.is_reused;
+                answers.has_reference = has_reference;
+                answers.has_old_policy = reused || charges_kl;
+                answers.is_linear = !reused && fresh_is_linear;
+            }
             none if engine => {
+                let reused = usual.cycle() > 1;
                 *none = Some(Answers {
                     tokens,
                     has_reference,
-                    has_old_policy: false,
+                    has_old_policy: reused || charges_kl,
+                    is_reused: reused,
+                    is_linear: !reused && fresh_is_linear,
                     cold_share: 0.0,
                     epochs: usual.epochs as u64,
                     max_new_tokens: usual.max_new_tokens as u64,

@@ -3,7 +3,7 @@
 
 use super::engine;
 use super::ledger::{Ledger, Part};
-use super::request::{Answers, Estimator, ReferencePlan, Request};
+use super::request::{Estimator, ReferencePlan, Request};
 use super::scheme::bytes_per_param;
 use crate::base::human::short;
 
@@ -25,12 +25,12 @@ pub fn ledger(request: &Request) -> Option<Ledger> {
     let moments = request.update.engine_bytes();
     let moments = (moments * 100.0).round() / 100.0;
     ledger.add(Part::Optimizer, moments * trained, of_trained(moments));
-    let has_cold_start = request.answers().is_some_and(Answers::has_cold_start);
-    if has_cold_start && request.reference_plan() == ReferencePlan::Copy {
-        let how = format!(
-            "the policy after the cold start, for checkpoints: {} parameters × 4 B",
-            short(n)
-        );
+    if request.saves_reference() {
+        let is = match request.extras.moves_reference {
+            true => "the reference that moves",
+            false => "the policy after the cold start, for checkpoints",
+        };
+        let how = format!("{is}: {} parameters × 4 B", short(n));
         ledger.add(Part::Reference, 4.0 * n, how);
     }
     let how = format!(

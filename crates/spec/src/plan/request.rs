@@ -134,6 +134,8 @@ pub struct EngineExtras {
     pub has_base: bool,
     /// An average of the policy's weights is kept beside them (`train.ema_decay`).
     pub has_average: bool,
+    /// The reference moves with the policy (`train.sync_ref_model`): checkpoints hold it.
+    pub moves_reference: bool,
 }
 
 /// Mean lengths of rows that hold one sequence each and are padded to the longest of their batch.
@@ -413,11 +415,17 @@ impl Request {
         self.lora.is_some() && !self.engine_adapter().is_some_and(trains)
     }
 
-    /// Whether the loss is linear in log-probabilities, so that the head never holds all logits: that of fresh answers
-    /// without a reference is, too.
+    /// Whether checkpoints hold a copy of the reference: one that a cold start or the steps themselves have moved.
+    pub fn saves_reference(&self) -> bool {
+        let has_cold_start = self.answers().is_some_and(Answers::has_cold_start);
+        (has_cold_start || self.extras.moves_reference)
+            && self.reference_plan() == ReferencePlan::Copy
+    }
+
+    /// Whether the loss is linear in log-probabilities, so that the head never holds all logits.
     pub fn is_linear(&self) -> bool {
         match self.answers() {
-            Some(answers) => !answers.has_reference && !answers.has_old_policy,
+            Some(answers) => answers.is_linear,
             None => self.method.is_linear(),
         }
     }

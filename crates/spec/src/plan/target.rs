@@ -369,6 +369,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
             ranks: ranks(spec),
             has_base: spec.train.from.is_some(),
             has_average: spec.train.ema_decay.is_some(),
+            moves_reference: spec.train.sync_ref_model,
             rows: RowLengths::Full,
         },
         settings: settings(spec, data, method),
@@ -437,11 +438,14 @@ fn rollouts(spec: &RunSpec) -> u64 {
 
 fn answers(spec: &RunSpec, data: DataSize) -> Option<Answers> {
     let method = spec.method.on_policy()?;
-    let asks_policy = spec.rollout.cycle() > 1 || spec.model.value_head || method.charges_kl();
+    let reused = spec.rollout.cycle() > 1;
+    let asks_policy = reused || spec.model.value_head || method.charges_kl();
     Some(Answers {
         tokens: spec.model.seq_len as u64,
         has_reference: spec.method.needs().reference.is_some(),
         has_old_policy: asks_policy,
+        is_reused: reused,
+        is_linear: !reused && method.fresh_is_linear(),
         cold_share: cold_share(spec),
         epochs: spec.rollout.epochs as u64,
         max_new_tokens: spec.rollout.max_new_tokens as u64,

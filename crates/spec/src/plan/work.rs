@@ -3,7 +3,7 @@
 use super::arch::Arch;
 use super::engine::critic_saved_bytes;
 use super::passes::{attention_passes, passes};
-use super::request::{Checkpointing, Estimator, ReferencePlan, Request};
+use super::request::{Checkpointing, Estimator, Request};
 use super::scheme::bytes_per_param;
 use super::writing;
 use crate::spec::CheckpointSize;
@@ -136,11 +136,8 @@ pub fn checkpoint(request: &Request) -> CheckpointSize {
         None => (0, 0),
     };
     let moments = (request.update.saved_bytes() * trained as f64).round() as u64;
-    // A cold start moves what the answers are held against.
-    let answers = request.answers();
-    let anchored = answers.is_some_and(|answers| answers.has_cold_start())
-        && request.reference_plan() == ReferencePlan::Copy;
-    let anchor = if anchored { base } else { 0 };
+    // Without a file it could not be had again.
+    let anchor = if request.saves_reference() { base } else { 0 };
     let tensors = base + adapters + moments + critic_saved_bytes(request) + anchor;
     CheckpointSize::of(tensors, shared, vocab_size)
 }

@@ -1,5 +1,6 @@
 //! 1 if the completion's number equals the reference's, however the two are written.
 
+mod forms;
 mod latex;
 mod scan;
 
@@ -73,9 +74,9 @@ impl Reward for Config {
             None => one_number(&Marked::Boxed(right)),
         };
         let right = number.ok_or_else(|| {
-            let is = match numbers(&plain(right)).next() {
-                Some(_) => "is more than one number",
-                None => "holds no number",
+            let is = match plain(right).contains(|c: char| c.is_ascii_digit()) {
+                true => "is not one number",
+                false => "holds no number",
             };
             format!("the row's answer {right:?} {is}; use the reward `exact`")
         })?;
@@ -120,7 +121,7 @@ fn marked(text: &str) -> Option<Marked<'_>> {
 /// Whether a number stands behind a `####`. Headings of Markdown begin in the same way: `#### Step 2`, `#### 1. Count`.
 fn is_result(behind: &str) -> bool {
     let line = plain(behind.lines().next().unwrap_or_default());
-    let number = line.trim_start_matches([' ', '\t', '$', '€', '£', '*', '-', '+', '.']);
+    let number = line.trim_start_matches(|c| " \t$€£¥*-+.≈~=(".contains(c));
     let rest = number.trim_start_matches(|c: char| c.is_ascii_digit());
     let words = rest.strip_prefix(['.', ')', ':']).unwrap_or_default();
     let is_heading = words.starts_with([' ', '\t']) && words.contains(char::is_alphabetic);
@@ -153,3 +154,6 @@ fn one_number(marked: &Marked) -> Option<Number> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -125,6 +125,15 @@ pub struct TrainConfig {
     /// module names (`layers.0.*`; `*` for anything). Q, k and v of a block, gate and up, and all experts of a block go together.
     /// They have no gradients and no moments. Default: none, and adapters freeze all.
     pub freeze: Vec<String>,
+    /// Move the reference model towards the policy as training goes on (TR-DPO, arXiv 2404.09656), for methods that compare with a copy
+    /// of the start weights. Checkpoints hold it.
+    pub sync_ref_model: bool,
+    /// The policy's share of the reference at each such move, α: reference ← α · policy + (1 − α) · reference.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub ref_model_mixup_alpha: f64,
+    /// Steps from one such move to the next.
+    #[schemars(range(min = 1))]
+    pub ref_model_sync_steps: u64,
     /// Number of compute threads. Default: all cores available to this process.
     #[schemars(range(min = 1, max = 1024))]
     pub threads: Option<usize>,
@@ -340,6 +349,9 @@ impl Default for TrainConfig {
             dequantize: false,
             resize_vocab: false,
             freeze: Vec::new(),
+            sync_ref_model: false,
+            ref_model_mixup_alpha: 0.6,
+            ref_model_sync_steps: 512,
             threads: None,
             log_every: 1,
         }

@@ -101,6 +101,14 @@ impl RunSpec {
         }
     }
 
+    /// Steps on the data's own answers before the first rollout; 0 where the method has none.
+    pub fn cold_start_steps(&self) -> u64 {
+        match self.config.method.on_policy() {
+            Some(_) => self.config.rollout.cold_start_steps,
+            None => 0,
+        }
+    }
+
     /// What training adds to the loss and to its inputs.
     pub fn regularizers(&self) -> Regularizers {
         Regularizers {

@@ -5,6 +5,7 @@ mod best_by;
 mod epsilon;
 mod frozen;
 mod length;
+mod moving_reference;
 
 use super::draft::shown;
 use super::issue::{Issue, Origins};
@@ -66,6 +67,7 @@ pub(super) fn rules(config: &RunConfig, origins: &Origins, issues: &mut Vec<Issu
     frozen::adapter(config, &mut judge);
     frozen::freeze(config, &mut judge);
     reference(config, &mut judge);
+    moving_reference::moving_reference(config, &mut judge);
     answers::rollouts(config, &mut judge);
     length::length(config, &mut judge);
     engine(config, &mut judge);

@@ -9,7 +9,7 @@ use super::subject::Subject;
 use super::task::{Finder, Prepared, Task};
 use crate::base::sampling::Sampling;
 use crate::data::tokenizer::stop_at;
-use crate::nn::generate::{Continuing, Finish, GeneratedToken, Prompt, WhenFull};
+use crate::nn::generate::{Continuing, Finish, GenerateError, GeneratedToken, Prompt, WhenFull};
 use regex::Regex;
 use std::collections::BTreeMap;
 
@@ -84,7 +84,10 @@ pub(super) fn write(
         stops.check(&written[text])
     };
     let done = model.answer(&side, continuing, &mut hear);
-    let done = done.map_err(TaskError::Model)?;
+    let done = done.map_err(|error| match error {
+        GenerateError::NotFinite(_) => TaskError::NotFinite,
+        GenerateError::Other(why) => TaskError::Model(why),
+    })?;
     let records = items
         .iter()
         .zip(written.into_iter().zip(done))

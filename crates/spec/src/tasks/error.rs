@@ -52,7 +52,8 @@ pub enum TaskError {
     Reward { task: String, what: String },
     #[error("the model cannot compute: {0}")]
     Model(String),
-    #[error("the log-probability of a token is NaN: the model's weights are damaged")]
+    /// A log-probability of a given text, or a logit while an answer is written.
+    #[error("a logit or log-probability is not finite: the model's weights are damaged")]
     NotFinite,
 }
 

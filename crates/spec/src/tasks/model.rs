@@ -1,7 +1,9 @@
 //! The model that a task runs on: this program's own, or one on PyTorch's ranks.
 
 use crate::nn::continuations::{self, Group, Scores};
-use crate::nn::generate::{Continuing, Generated, GeneratedToken, Prompt, generate_batch};
+use crate::nn::generate::{
+    Continuing, GenerateError, Generated, GeneratedToken, Prompt, generate_batch,
+};
 use crate::nn::{Model, ModelShape, error_text};
 use std::ops::ControlFlow;
 
@@ -24,7 +26,7 @@ pub trait AskedModel {
         prompts: &[Prompt],
         how: Continuing,
         on_token: &mut dyn FnMut(usize, GeneratedToken) -> ControlFlow<()>,
-    ) -> Result<Vec<Generated>, String>;
+    ) -> Result<Vec<Generated>, GenerateError>;
 }
 
 impl AskedModel for Model {
@@ -41,7 +43,7 @@ impl AskedModel for Model {
         prompts: &[Prompt],
         how: Continuing,
         on_token: &mut dyn FnMut(usize, GeneratedToken) -> ControlFlow<()>,
-    ) -> Result<Vec<Generated>, String> {
-        generate_batch(self, prompts, how, on_token).map_err(error_text)
+    ) -> Result<Vec<Generated>, GenerateError> {
+        Ok(generate_batch(self, prompts, how, on_token)?)
     }
 }

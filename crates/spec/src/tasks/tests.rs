@@ -7,6 +7,9 @@ use crate::base::paths::Env;
 use crate::data::source::{ReadContext, SourceConfig};
 use crate::data::tokenizer;
 use crate::models::ModelSource;
+use crate::nn::generate::{
+    BrokenLogit, Continuing, GenerateError, Generated, GeneratedToken, Prompt,
+};
 use serde_json::Value;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -500,35 +503,39 @@ impl AskedModel for Diverged<'_> {
 
     fn answer(
         &mut self,
-        prompts: &[crate::nn::generate::Prompt],
-        how: crate::nn::generate::Continuing,
-        on_token: &mut dyn FnMut(usize, crate::nn::generate::GeneratedToken) -> ControlFlow<()>,
-    ) -> Result<Vec<crate::nn::generate::Generated>, String> {
-        self.0.answer(prompts, how, on_token)
+        _: &[Prompt],
+        _: Continuing,
+        _: &mut dyn FnMut(usize, GeneratedToken) -> ControlFlow<()>,
+    ) -> Result<Vec<Generated>, GenerateError> {
+        let (token, value) = (0, f32::NAN);
+        Err(GenerateError::NotFinite(BrokenLogit { token, value }))
     }
 }
 
 #[test]
-fn a_likelihood_that_is_nan_is_no_accuracy() {
+fn a_likelihood_or_a_logit_that_is_nan_is_no_accuracy() {
     let dir = tempfile::tempdir().unwrap();
-    let prepared = made("piqa");
-    let request = Request {
-        prepared: &prepared,
-        folder: dir.path(),
-        model: "tiny",
-        fingerprint: "f",
-    };
-    let mut loaded = subject();
-    let Subject {
-        model, tokenizer, ..
-    } = loaded.subject();
-    let mut model = Diverged(model);
-    let mut subject = Subject::new(&mut model, tokenizer, &[]);
-    let mut run = Run::open(request).unwrap();
-    let error = run.evaluate(&mut subject, &mut |_| ControlFlow::Continue(()));
-    let error = error.unwrap_err();
-    assert!(matches!(error, TaskError::NotFinite), "{error}");
-    assert!(!error.is_of_the_model() && !run.is_whole());
+    let written = load("made_arithmetic", &Env::default()).unwrap();
+    let written = written.prepare(Some(2), &ReadContext::default()).unwrap();
+    for prepared in [&made("piqa"), &written] {
+        let request = Request {
+            prepared,
+            folder: dir.path(),
+            model: "tiny",
+            fingerprint: "f",
+        };
+        let mut loaded = subject();
+        let Subject {
+            model, tokenizer, ..
+        } = loaded.subject();
+        let mut model = Diverged(model);
+        let mut subject = Subject::new(&mut model, tokenizer, &[]);
+        let mut run = Run::open(request).unwrap();
+        let error = run.evaluate(&mut subject, &mut |_| ControlFlow::Continue(()));
+        let error = error.unwrap_err();
+        assert!(matches!(error, TaskError::NotFinite), "{error}");
+        assert!(!error.is_of_the_model() && !run.is_whole());
+    }
 }
 
 /// Expected: humaneval.yaml, humaneval_instruct.yaml and mbpp.yaml of lm-evaluation-harness 0.4.13.

@@ -11,7 +11,7 @@ pub(in crate::data) mod weight;
 pub use columns::{Columns, in_options};
 pub use detect::{Detection, DetectionBasis, detect};
 
-use super::{Content, Example, Record, RowFault};
+use super::{Content, DataError, Example, Record, RowFault};
 use crate::base::registry::Entry;
 use row::Row;
 use serde_json::{Map, Value};
@@ -172,6 +172,22 @@ formats! {
     kto: Kto,
     prompt_only: PromptOnly,
     hh_rlhf: HhRlhf,
+}
+
+impl FormatId {
+    /// The format of a word on a command line, `-` for `_`.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn by_word(word: &str) -> Result<FormatId, DataError> {
+        let mut all = FormatId::ALL.iter();
+        let found = all.find(|id| id.word() == word.replace('-', "_"));
+        found.copied().ok_or_else(|| {
+            let words: Vec<&str> = FormatId::ALL.iter().map(|id| id.word()).collect();
+            let what = format!("{word} is not a format");
+            DataError::source("--format", what, words.join(", "))
+        })
+    }
 }
 
 impl std::fmt::Display for FormatId {

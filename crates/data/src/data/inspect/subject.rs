@@ -168,17 +168,7 @@ impl Subject {
     /// # Errors
     /// No format has this name.
     pub fn set_format(&mut self, word: &str) -> Result<(), DataError> {
-        let found = FormatId::ALL
-            .iter()
-            .find(|id| id.word() == word.replace('-', "_"));
-        let words: Vec<&str> = FormatId::ALL.iter().map(|id| id.word()).collect();
-        self.format = Some(*found.ok_or_else(|| {
-            DataError::source(
-                "--format",
-                format!("{word} is not a format"),
-                words.join(", "),
-            )
-        })?);
+        self.format = Some(FormatId::by_word(word)?);
         Ok(())
     }
 

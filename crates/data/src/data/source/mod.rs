@@ -29,8 +29,7 @@ pub use paths::{
     files_of, has_pattern, is_data_file, is_description, left_out, neighbour, other_texts,
     saved_as_arrow,
 };
-pub(in crate::data) use rows::is_no_plain_text;
-pub use rows::{Rows, rows};
+pub use rows::{Rows, is_no_plain_text, rows};
 pub use utf8::{BadText, bad_text};
 pub(super) use whole::read;
 

@@ -65,6 +65,14 @@ impl ChatMarkers {
         }
     }
 
+    /// The built-in template that writes these marks.
+    pub fn template(self) -> Option<&'static str> {
+        let mut words = ChatMarkers::WORDS.into_iter();
+        words
+            .find(|(_, markers)| *markers == self)
+            .map(|(word, _)| word)
+    }
+
     /// The marks of a built-in template.
     pub fn of_template(name: &str) -> ChatMarkers {
         match name {

@@ -6,7 +6,7 @@
 //! | adapter_config.json, adapter_model.safetensors | its adapters, if it has any, in PEFT's format; model.safetensors then has the base's weights, in two copies that all checkpoints of a run share by hard links, and is absent if the base is a quantized file, which the config names |
 //! | optimizer.safetensors | moments and step count of the update rule |
 //! | critic.safetensors | weights and moments of the critic, for methods that have one |
-//! | reference.safetensors | the reference model, if it is the policy after a cold start |
+//! | reference.safetensors | the reference model, if it is the policy after a cold start, or moves |
 //! | rollout.json.zst | completions that later steps still train on, between the steps of a rollout |
 //! | state.json | counters, live adjustments, fingerprints |
 //! | manifest.json | sizes and checksums of all of them |
@@ -214,6 +214,7 @@ pub fn read_state(folder: &Path) -> Result<SavedState, CheckpointError> {
 /// A file is absent or damaged, or its tensors are not those of the state.
 pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, CheckpointError> {
     let saved = read_state(folder)?;
+    refuse_lost_reference(folder, state)?;
     let file = TensorFile::open(&folder.join(OPTIMIZER))?;
     // Which weights the checkpoint contains.
     state.show_average(true)?;
@@ -239,12 +240,14 @@ fn finish(
     state: &mut TrainState,
 ) -> Result<SavedState, CheckpointError> {
     let path = folder.join(REFERENCE);
-    state.models.anchored = path.exists();
-    if state.models.anchored {
+    let is_kept = path.exists();
+    if is_kept {
         state
             .models
             .restore_anchor(|model| flat::read(&path, model, None))?;
     }
+    // Of a branch the parent kept none: it begins with the one that was attached.
+    state.models.anchored = is_kept || state.models.moves;
     let path = folder.join(ROLLOUT);
     let in_use = path
         .exists()
@@ -265,6 +268,18 @@ fn finish(
     Ok(saved)
 }
 
+/// A reference that has moved cannot be brought back without its file; the state is untouched yet.
+fn refuse_lost_reference(folder: &Path, state: &TrainState) -> Result<(), CheckpointError> {
+    let path = folder.join(REFERENCE);
+    match state.models.moved && state.models.moves && !path.exists() {
+        true => Err(CheckpointError::State {
+            path,
+            what: "is not there, and the reference model has moved since".into(),
+        }),
+        false => Ok(()),
+    }
+}
+
 /// The same where the moments are dropped behind it: those of another optimizer, which has no place for them, stay unread, and
 /// training continues with the weights that the checkpoint trained, or its average where the rule before kept that alone.
 ///
@@ -281,6 +296,7 @@ pub fn load_without_moments(
         return load(folder, state);
     }
     let saved = read_state(folder)?;
+    refuse_lost_reference(folder, state)?;
     state.show_average(false)?;
     read_weights(folder, state)?;
     averages::take_trained(&file, &mut state.models.policy)?;

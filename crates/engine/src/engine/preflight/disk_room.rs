@@ -41,9 +41,10 @@ pub fn checkpoint(spec: &RunSpec, state: &TrainState, links: bool) -> Checkpoint
     });
     let policy = &state.models.policy;
     let params = policy.params();
-    // A copy of the base, whoever computes with it.
+    // A copy of the base that moves during the run, whoever computes with it.
+    let moves = spec.rollout.cold_start_steps > 0 || spec.train.sync_ref_model;
     let anchor = match &state.models.reference {
-        Reference::Frozen(_) | Reference::FrozenThere(_) if spec.rollout.cold_start_steps > 0 => {
+        Reference::Frozen(_) | Reference::FrozenThere(_) if moves => {
             held_bytes(params, params.base())
         }
         _ => 0,

@@ -3,7 +3,9 @@
 use super::{Remote, ScoringWeights};
 
 use crate::nn::continuations::{self, Group, Scores};
-use crate::nn::generate::{Continuing, Generated, GeneratedToken, Prompt, generate_by};
+use crate::nn::generate::{
+    Continuing, GenerateError, Generated, GeneratedToken, Prompt, generate_by,
+};
 use crate::nn::{Model, ModelShape, TokenBatch, error_text};
 use crate::tasks::AskedModel;
 use std::ops::ControlFlow;
@@ -126,7 +128,7 @@ impl AskedModel for OnRanks<'_> {
         prompts: &[Prompt],
         how: Continuing,
         on_token: &mut dyn FnMut(usize, GeneratedToken) -> ControlFlow<()>,
-    ) -> Result<Vec<Generated>, String> {
+    ) -> Result<Vec<Generated>, GenerateError> {
         let policy = self.policy;
         let mut written = Vec::with_capacity(prompts.len());
         let most = self.remote.most_texts(policy, prompts.len()).max(1);
@@ -138,8 +140,7 @@ impl AskedModel for OnRanks<'_> {
                 prompts,
                 how,
                 &mut |text, token| on_token(n * most + text, token),
-            )
-            .map_err(error_text)?;
+            )?;
             written.extend(part);
         }
         Ok(written)

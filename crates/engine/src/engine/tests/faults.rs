@@ -1,6 +1,8 @@
 //! When things break: damaged checkpoints, losses that are non-finite, bugs.
 
 use super::*;
+use crate::engine::broken::NonFinite;
+use crate::engine::rescue::StepOutcome;
 
 #[test]
 fn a_damaged_checkpoint_is_named_and_an_older_one_continues_to_the_same_bits() {
@@ -91,6 +93,28 @@ fn weights_that_are_non_finite_are_saved_by_nobody() {
         }
     });
     assert!(run.kept().is_empty());
+}
+
+/// While answers are written there is no loss yet: the run ended as `computing: …`, without a rescue or a verdict.
+#[test]
+fn a_logit_that_is_non_finite_breaks_a_step_and_an_evaluation_as_a_loss_does() {
+    for method in ["method=grpo", "method=rloo", "method=ppo"] {
+        let run = super::rollouts::run_of(&[method]);
+        opened(&run, |cx, stepper, _| {
+            let params = cx.state.models.policy.params_mut();
+            params.write_weights(|w| w.fill(f32::NAN)).unwrap();
+            let broken = |found: &NonFinite| {
+                let said = (found.what, found.value.is_nan(), found.step);
+                assert_eq!(said, ("a logit of an answer", true, 0), "{method}");
+            };
+            match stepper.one_step(cx).unwrap() {
+                StepOutcome::Broken(found) => broken(&found),
+                _ => panic!("{method}: a step was done"),
+            }
+            let found = cx.evaluate_now(stepper.experience()).unwrap();
+            broken(&found.expect("an evaluation"));
+        });
+    }
 }
 
 #[test]

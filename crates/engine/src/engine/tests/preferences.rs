@@ -28,7 +28,7 @@ pub(super) fn data(shape: &str, descending: bool) -> String {
     )
 }
 
-fn spec_of(text: &str, words: &[String]) -> RunSpec {
+pub(super) fn spec_of(text: &str, words: &[String]) -> RunSpec {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("made.yaml");
     std::fs::write(&path, format!("{text}{COMMON}")).unwrap();

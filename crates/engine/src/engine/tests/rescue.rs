@@ -136,6 +136,31 @@ fn a_loss_that_is_non_finite_is_rescued_and_the_batches_are_not_seen_again() {
     assert_eq!((first, state.rescues), (found[0].1 - 1, found.len() as u64));
 }
 
+/// The first update leaves weights that no answer can be written by.
+#[test]
+fn answers_that_cannot_be_written_are_rescued_like_a_loss_that_is_non_finite() {
+    let go = |policy: &str| {
+        let mut run = super::rollouts::run_of(&[policy]);
+        // Weights near 1e16: finite, but not what is computed with them.
+        run.job.spec.rollout.lr_scale = 1e20;
+        run.go()
+    };
+    let events = go("rescue.policy=act");
+    let found = rescues(&events);
+    assert_eq!(found.len(), 3, "{found:?}");
+    let why = |e: &Event| matches!(e, Event::Rescued { why, .. } if why.contains("a logit of an answer was"));
+    assert!(events.iter().any(why), "{found:?}");
+    let (outcome, _, message) = finished(&events);
+    assert_eq!(outcome, Outcome::Failed, "{message}");
+    let events = go("rescue.policy=warn");
+    let (outcome, step, message) = finished(&events);
+    assert_eq!((outcome, step), (Outcome::Failed, 1), "{message}");
+    assert!(message.contains("a logit of an answer became"), "{message}");
+    let state = RunState::from_events(&in_envelopes(&events));
+    let said = crate::diagnosis::diagnose(&state);
+    assert_eq!(said.verdict, crate::diagnosis::Verdict::Diverged);
+}
+
 #[test]
 fn off_and_warn_change_no_bit_and_warn_says_it_once() {
     let log = |policy: &str, at_most: usize| {

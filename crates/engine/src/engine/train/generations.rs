@@ -216,6 +216,7 @@ impl Trainer<'_, '_> {
             state
                 .models
                 .attach_reference(&*spec.method, &self.cx.data, size)?;
+            state.models.let_reference_move(spec)?;
         }
         let step = match newest {
             Some(step) => {

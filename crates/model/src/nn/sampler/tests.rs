@@ -1,6 +1,7 @@
 //! Draws against the softmax, and the whole chain against transformers' logits processors (`tests/oracle/sampling_oracle.py`).
 
 use super::*;
+use crate::nn::error_text;
 
 const LOGITS: [f32; 5] = [0.0, 2.0, 1.0, -1.0, 2.0];
 
@@ -124,7 +125,12 @@ fn a_draw_depends_on_seed_text_and_token_number_alone() {
 fn a_logit_that_is_not_finite_is_an_error() {
     let sampling = Sampling::default();
     let mut sampler = Sampler::new(&sampling, 2, &[], 0);
-    assert!(sampler.next(&[0.0, f32::NAN], 0).is_err());
+    let error = sampler.next(&[0.0, f32::NAN], 0).unwrap_err();
+    assert!(error_text(&error).ends_with("token 1 is NaN: its weights are damaged"));
+    let found = BrokenLogit::of(&error.context("answering")).unwrap();
+    assert!(found.token == 1 && found.value.is_nan(), "{found:?}");
+    let other = candle_core::Error::Msg("shapes".into());
+    assert_eq!(BrokenLogit::of(&other), None);
 }
 
 /// What transformers keeps of a row of logits, for settings alone and together.

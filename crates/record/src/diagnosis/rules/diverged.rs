@@ -78,7 +78,8 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     })
 }
 
-/// The newest loss, gradient norm or validation loss, if it is NaN or infinite, and since when.
+/// The newest loss, gradient norm or validation loss, if it is NaN or infinite, and since when; otherwise what else ended the
+/// run so: a weight, or a logit while an answer was written.
 fn not_finite(view: &View<'_>) -> Option<Signal> {
     let names = [
         (metric::TRAIN_LOSS, "train loss"),
@@ -86,7 +87,7 @@ fn not_finite(view: &View<'_>) -> Option<Signal> {
         (metric::GRAD_NORM, "gradient norm"),
         (metric::VAL_LOSS, "val loss"),
     ];
-    names.into_iter().find_map(|(id, name)| {
+    let reading = names.into_iter().find_map(|(id, name)| {
         let series = view.state.series.get(id)?;
         let last = series.last().filter(|last| !last.value.is_finite())?;
         let first = since(series).unwrap_or(last.step);
@@ -97,6 +98,14 @@ fn not_finite(view: &View<'_>) -> Option<Signal> {
             human::grouped(first)
         );
         Some(Signal::of(id, last.value, text).at(first))
+    });
+    reading.or_else(|| {
+        let (step, what) = view.state.non_finite.as_ref()?;
+        Some(Signal {
+            text: format!("{what} at step {}", human::grouped(*step)),
+            step: Some(*step),
+            ..Signal::default()
+        })
     })
 }
 

@@ -13,7 +13,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "gradient_spike",
         title: "gradient norm",
-        summary: "After the warm-up and 100 steps no norm exceeds 10 times the median of the 50 before it that are not 0, nor 5 times together with a spike of the loss, and no more than five exceed 5 times as clipped or with such a spike; of methods on pairs or rewards only those with a spike of the loss count.",
+        summary: "After the warm-up and 100 steps no norm exceeds 10 times the median of the 50 before it that are not 0, nor 5 times together with a spike of the loss, and no more than five exceed 5 times as clipped or with such a spike; of solved tasks and of methods on pairs or rewards only those with a spike of the loss count.",
         source: "norm against its baseline: SPAM, arXiv 2501.06842; clusters pollute Adam's moments: PaLM, arXiv 2204.02311",
     },
     needs: &[metric::GRAD_NORM],
@@ -43,6 +43,8 @@ struct Spike {
     clipped: f64,
     /// The loss that reacts to it.
     answer: Option<Signal>,
+    /// The loss was near 0 before it: what is left of the gradient is that of single examples.
+    solved: bool,
 }
 
 fn judge(view: &View<'_>) -> Option<Finding> {
@@ -65,10 +67,11 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         let text = format!("{} spikes in {} {}", spikes.len(), norms.len(), view.unit());
         signals.push(Signal::of(metric::GRAD_NORM, spikes.len() as f64, text));
     }
-    // Once most pairs or prompts are solved, a batch with an unsolved one has a large norm: without an answer of the loss that is no
-    // fault.
-    let solves = learns_from_rewards(view);
-    let counts = |spike: &&Spike| spike.answer.is_some() || !solves && spike.clipped > SPIKE;
+    // Once most pairs, prompts or answers are solved, a batch with an unsolved one has a large norm: without an answer of the loss
+    // that is no fault.
+    let rewarded = learns_from_rewards(view);
+    let says = |spike: &Spike| !rewarded && !spike.solved;
+    let counts = |spike: &&Spike| spike.answer.is_some() || says(spike) && spike.clipped > SPIKE;
     if spikes.iter().filter(counts).count() > CLUSTER {
         let cause = "spikes in clusters pollute the optimizer's moments";
         let fix = format!(
@@ -78,7 +81,8 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         return Some(Finding::warn(signals, cause, fix));
     }
     let answer = spikes.iter().find_map(|spike| spike.answer.clone());
-    let alone = worst.times >= ALONE && (!solves || worst.times.is_infinite());
+    let is_alone = |spike: &Spike| spike.times >= ALONE && says(spike) || spike.times.is_infinite();
+    let alone = spikes.iter().any(is_alone);
     if !alone && answer.is_none() {
         return Some(Finding::pass(signals));
     }
@@ -135,20 +139,22 @@ fn spikes(view: &View<'_>, norms: &[Point]) -> Vec<Spike> {
             point.value / baseline
         };
         if times > SPIKE {
+            let (solved, answer) = loss_spike(view, point.step).unwrap_or_default();
             found.push(Spike {
                 at: *point,
                 times,
                 clipped: times.min(most / baseline),
-                answer: loss_spike(view, point.step),
+                answer,
+                solved,
             });
         }
     }
     found
 }
 
-/// The loss spike at a step or just after it.
-fn loss_spike(view: &View<'_>, step: u64) -> Option<Signal> {
-    let sigma = view.loss()?.sigma;
+/// Whether the task was solved before a step, and the loss spike at it or just after it; `None` without losses.
+fn loss_spike(view: &View<'_>, step: u64) -> Option<(bool, Option<Signal>)> {
+    let loss = view.loss()?;
     let losses = view.recent(metric::TRAIN_LOSS);
     let at = losses.iter().position(|p| p.step >= step)?;
     let before: Vec<f64> = losses[at.saturating_sub(LEAST)..at]
@@ -158,12 +164,15 @@ fn loss_spike(view: &View<'_>, step: u64) -> Option<Signal> {
     let baseline = median(&before)?;
     let answer = losses[at..].iter().take_while(|p| p.step <= step + ANSWER);
     let worst = answer.max_by(|a, b| a.value.total_cmp(&b.value))?;
-    (worst.value > baseline + SIGMAS * sigma.max(1e-3 * baseline)).then(|| {
+    let least = SIGMAS * loss.sigma.max(1e-3 * baseline);
+    let jumps = worst.value > baseline + least.max(loss.least_jump(baseline));
+    let answer = jumps.then(|| {
         let (from, to) = (human::number(baseline), human::number(worst.value));
         let text = format!(
             "train loss jumps from {from} to {to} at step {}",
             human::grouped(worst.step)
         );
         Signal::of(metric::TRAIN_LOSS, worst.value, text).at(worst.step)
-    })
+    });
+    Some((loss.is_solved(baseline), answer))
 }

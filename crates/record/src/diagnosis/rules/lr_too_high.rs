@@ -81,7 +81,8 @@ fn instability(view: &View<'_>, loss: &Loss) -> Option<Signal> {
         .windows(BEFORE + 1)
         .filter(|part| {
             let (value, before) = (part[BEFORE], median(&part[..BEFORE]));
-            before.is_some_and(|x| value > x + SIGMAS * loss.sigma.max(QUIET * x))
+            let least = |x: f64| (SIGMAS * loss.sigma.max(QUIET * x)).max(loss.least_jump(x));
+            before.is_some_and(|x| value > x + least(x))
         })
         .count();
     (spikes > SPIKES).then(|| {

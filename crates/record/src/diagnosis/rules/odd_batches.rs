@@ -6,7 +6,7 @@ use crate::base::human;
 use crate::base::registry::Entry;
 use crate::base::stats::median;
 use crate::diagnosis::Rule;
-use crate::diagnosis::view::View;
+use crate::diagnosis::view::{UNSOLVED_ONE, View};
 use std::collections::BTreeMap;
 
 pub const RULE: Rule = Rule {
@@ -26,8 +26,6 @@ const COUNT: usize = 3;
 const BEFORE: usize = 10;
 /// Minimum noise of a run, as a share of its loss.
 const QUIET: f64 = 5e-3;
-/// Losses near 0 jump by less than this.
-const NATS: f64 = 0.2;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
     if super::lost(view) || view.state.step < view.patience() {
@@ -47,7 +45,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             let Some(middle) = median(&before) else {
                 return false;
             };
-            let line = (SIGMAS * sigma.max(QUIET * middle)).max(NATS);
+            let line = (SIGMAS * sigma.max(QUIET * middle)).max(UNSOLVED_ONE);
             let (here, next) = (losses[*at], losses[at + 1]);
             here.step > view.warmup() + 100
                 && here.value > middle + line

@@ -100,6 +100,20 @@ fn a_policy_loss_that_is_not_finite_has_diverged() {
     let found = tape.found("diverged").unwrap();
     assert_eq!(found.evidence.to_string(), "policy loss NaN at step 101");
     assert_eq!(tape.diagnose().verdict, Verdict::Diverged);
+    // What is no reading ends a run too, until the run goes on from before it.
+    let mut tape = grpo(100, |_| (0.4, 0.4, 0.3));
+    tape.add(Event::Warned {
+        step: 100,
+        code: crate::run::state::NON_FINITE.into(),
+        message: "a logit of an answer is NaN".into(),
+        hint: String::new(),
+    });
+    let found = tape.found("diverged").unwrap();
+    let said = "a logit of an answer is NaN at step 100";
+    assert_eq!(found.evidence.to_string(), said);
+    assert_eq!(tape.diagnose().verdict, Verdict::Diverged);
+    tape.add(Event::RolledBack { step: 90 });
+    assert_eq!(tape.found("diverged"), None);
 }
 
 /// Without a pass@1 it was taken for 0.00: a solved run failed.

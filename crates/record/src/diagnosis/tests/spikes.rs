@@ -35,6 +35,48 @@ fn a_cluster_is_counted_as_clipping_leaves_it() {
     assert!(corrupt.cause.contains("clusters"), "{corrupt:?}");
 }
 
+/// A solved task: a loss of 0.004 nats and a tiny gradient, of which one unsolved answer in a batch is many times. With a spike of
+/// 40 times each tenth step, and what the loss jumps by there.
+fn solved(start: f64, left: f64, jump: f64) -> (Finding, Option<Status>) {
+    let mut tape = Tape::new(None, 0);
+    for s in 1..=1000 {
+        let spiked = s > 820 && s % 10 == 0;
+        let (norm, jump) = if spiked { (40.0, jump) } else { (1.0, 0.0) };
+        let loss = left + start * (-(s as f64) / 40.0).exp() + 0.01 * left * noise(s);
+        // Growing: the second sign of a learning rate that is too high.
+        let norm = 0.002 * norm * (s as f64 / 100.0).exp2();
+        tape.step(s, &[("train/loss", loss + jump), ("grad_norm", norm)]);
+    }
+    (
+        tape.found("gradient_spike").unwrap(),
+        tape.status("lr_too_high"),
+    )
+}
+
+/// SFT on sums ended at 0.004 and warned of spikes: multiples of almost nothing.
+#[test]
+fn spikes_of_a_solved_task_count_where_the_loss_leaves_it() {
+    let (quiet, lr) = solved(2.6, 0.004, 0.05);
+    assert_eq!((quiet.status, lr), (Status::Pass, None), "{quiet:?}");
+    assert!(
+        quiet
+            .evidence
+            .to_string()
+            .contains("18 spikes in 200 steps"),
+        "{quiet:?}"
+    );
+    let (sick, lr) = solved(2.6, 0.004, 0.6);
+    assert_eq!(
+        (sick.status, lr),
+        (Status::Warn, Some(Status::Warn)),
+        "{sick:?}"
+    );
+    assert!(sick.cause.contains("clusters"), "{sick:?}");
+    // The same multiples where much is left to learn, or where the loss began that low.
+    assert_eq!(solved(2.6, 1.2, 0.05).0.status, Status::Warn);
+    assert_eq!(solved(0.04, 0.06, 0.0).0.status, Status::Warn);
+}
+
 /// Of solved pairs or prompts the gradient vanishes: one unsolved pair in a batch is a multiple of that. Four presets warned.
 #[test]
 fn solved_pairs_and_prompts_have_large_norms_now_and_then() {

@@ -30,6 +30,8 @@ use rolled_back::RolledBackState;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+/// Code of the engine's warning that a value is not finite and that the run ends.
+pub const NON_FINITE: &str = "non_finite";
 /// Samples kept, newest last; of a prompt always the first.
 pub const MAX_SAMPLES: usize = 64;
 /// Looks at held-out examples that are kept.
@@ -101,6 +103,8 @@ pub struct RunState {
     pub n_warnings: u64,
     /// The newest warning, and what to do about it; the latter may be empty.
     pub warned: Option<(String, String)>,
+    /// The value that ended the run by being non-finite, with its step: not every one is a reading, as a weight or a logit.
+    pub non_finite: Option<(u64, String)>,
     /// The newest rescue, which a roll-back does not undo.
     pub rescued: Option<Rescue>,
     given_up: RollbackBuffer<RolledBackState>,
@@ -193,6 +197,7 @@ impl RunState {
                 values,
             } => {
                 self.before_resume = None;
+                self.non_finite = None;
                 self.step = *step;
                 self.tokens = *tokens;
                 self.extend_series(*step, values);
@@ -319,12 +324,15 @@ impl RunState {
             Event::Noted { step, text } => self.mark(*step, MarkKind::Note, text::one_line(text)),
             Event::Warned {
                 step,
+                code,
                 message,
                 hint,
-                ..
             } => {
                 self.n_warnings += 1;
                 let (message, hint) = (text::one_line(message), text::one_line(hint));
+                if code == NON_FINITE {
+                    self.non_finite = Some((*step, message.clone()));
+                }
                 self.warned = Some((message.clone(), hint));
                 self.mark(*step, MarkKind::Warning, message);
             }
@@ -454,6 +462,7 @@ impl RunState {
             .skipped
             .saturating_sub(self.marks.iter().filter(undone).count() as u64);
         self.marks.retain(|m| m.step <= step);
+        self.non_finite = None;
         self.diagnosed.retain(|_, d| d.step <= step);
         if self.step > step {
             let lost = |head: &Head| head.tokens_between(step, self.step);

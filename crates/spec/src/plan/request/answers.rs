@@ -12,6 +12,11 @@ pub struct Answers {
     pub has_reference: bool,
     /// Whether the policy that answered is asked before it learns.
     pub has_old_policy: bool,
+    /// Whether a rollout serves more than one update.
+    pub is_reused: bool,
+    /// Whether its loss is linear in log-probabilities: as that of answers that serve one update can be, also where a KL to the
+    /// reference is charged to their rewards.
+    pub is_linear: bool,
     /// The share of the steps that learn the data's own answers first: their batches do not go through the model in parts.
     pub cold_share: f64,
     /// Passes of training over the answers of a rollout, which has those of `rollout.steps` whole batches.

@@ -142,11 +142,17 @@ fn answers_are_planned_as_the_spec_writes_them() {
     ]);
     assert_eq!(shared.bytes(Part::Critic), 0);
     assert!(shared.bytes(Part::Evaluation) > 0);
-    let linear = |word: &str| {
-        let set = [word.to_string()];
+    let linear = |words: &[&str]| {
+        let set: Vec<String> = words.iter().map(ToString::to_string).collect();
         resolve("grpo-sort", &set, &here()).unwrap().is_linear()
     };
-    assert!(linear("seed=1") && !linear("rollout.epochs=2"));
+    assert!(linear(&["seed=1"]) && !linear(&["rollout.epochs=2"]));
+    assert!(!linear(&["method.grpo.beta=0.1"]), "a term of the loss");
+    // A KL that is charged to the reward is known before the forward pass.
+    let charged = ["method=rloo", "method.rloo.beta=0.1"];
+    assert!(linear(&charged));
+    assert!(!linear(&[&charged[..], &["rollout.steps=2"]].concat()));
+    assert!(linear(&critic) && !linear(&[&critic[..], &["method.ppo.entropy_coef=0.1"]].concat()));
 }
 
 /// Beside two policies with their states there are, before the first step, the reference once and the moments of two critics.

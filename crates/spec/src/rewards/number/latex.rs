@@ -1,5 +1,7 @@
 //! LaTeX's ways to write a number, as plain text. What the numbers are is read elsewhere.
 
+use super::forms::{ascii, mixed, powers, unemphasized};
+
 /// The content of the braces that a text begins with, and what follows them.
 pub(super) fn braced(text: &str) -> Option<(&str, &str)> {
     let mut depth = 0;
@@ -18,7 +20,7 @@ pub(super) fn braced(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// `\frac{3}{4}` is 3/4, `1{,}234` is 1,234, `50\%` is 50%, `- 5` is -5.
+/// `\frac{3}{4}` is 3/4, `1{,}234` is 1,234, `50\%` is 50%, `- 5` is -5, `**5**` is 5.
 pub(super) fn plain(text: &str) -> String {
     /// What is only space or decoration around a number.
     const NOTHING: [&str; 10] = [
@@ -33,7 +35,7 @@ pub(super) fn plain(text: &str) -> String {
         "^\\circ",
         "^{\\circ}",
     ];
-    let mut text = text.replace('\u{2212}', "-").replace("{,}", ",");
+    let mut text = ascii(text).replace("\\text{,}", ",").replace("{,}", ",");
     for decoration in NOTHING {
         text = text.replace(decoration, "");
     }
@@ -46,7 +48,7 @@ pub(super) fn plain(text: &str) -> String {
         out += &rest[..at];
         rest = command(&mut out, &rest[at + 1..]);
     }
-    with_signs(&(out + rest))
+    with_signs(&mixed(&powers(&unemphasized(&(out + rest)))))
 }
 
 /// Writes what a command stands for; returns what follows it.
@@ -150,25 +152,36 @@ fn join(out: &mut String, above: &str, below: &str) {
 }
 
 /// Moves a sign to its number, over blanks and a currency: `- 5` and `-$5`. Between two terms it is an operation, at the beginning
-/// of a line it lists something.
+/// of a line it lists something. A dash is a minus only where it touches its number.
 fn with_signs(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find(['-', '+']) {
+    while let Some(at) = rest.find(['-', '+', DASH]) {
         out += &rest[..at];
-        let (sign, behind) = rest[at..].split_at(1);
-        let number = behind.trim_start_matches([' ', '\t', '$']);
+        let sign = &rest[at..][..rest[at..].chars().next().map_or(1, char::len_utf8)];
+        let behind = &rest[at + sign.len()..];
+        let is_dash = sign.starts_with(DASH);
+        let number = behind.trim_start_matches([' ', '\t', '$', '€', '£', '¥']);
         let is_number = number
             .trim_start_matches('.')
             .starts_with(|c: char| c.is_ascii_digit());
-        rest = match is_number && is_sign_behind(&out) {
+        let touches = number.len() == behind.len();
+        let is_sign = is_number
+            && (!is_dash || touches)
+            && (is_sign_behind(&out) || is_sign_of_amount(&out, behind));
+        rest = match is_sign {
             true => number,
             false => behind,
         };
-        out += sign;
+        out += match is_dash && is_sign {
+            true => "-",
+            false => sign,
+        };
     }
     out + rest
 }
+
+const DASH: char = '\u{2013}';
 
 /// Whether a sign behind this belongs to a number, and does not join two terms.
 fn is_sign_behind(before: &str) -> bool {
@@ -176,4 +189,12 @@ fn is_sign_behind(before: &str) -> bool {
     let opens = before.ends_with('$') && before.matches('$').count() % 2 == 1;
     let last = before.trim_end_matches([' ', '\t']).chars().last();
     opens || last.is_none_or(|c| "=({[,:<>|~*≈".contains(c))
+}
+
+/// Whether a sign stands right before a currency, behind a word: `it costs -$5`, not `$10 -$5`.
+fn is_sign_of_amount(before: &str, behind: &str) -> bool {
+    let word = before.trim_end_matches([' ', '\t']);
+    behind.starts_with(['$', '€', '£', '¥'])
+        && word.len() < before.len()
+        && word.ends_with(char::is_alphabetic)
 }

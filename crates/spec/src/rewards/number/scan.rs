@@ -31,10 +31,12 @@ fn whole(value: f64) -> Option<i128> {
     exact.then_some(value as i128)
 }
 
-/// Numbers in a text, commas between thousands left out; a dot or comma at the end belongs to the sentence.
+/// Numbers in a text, commas between thousands left out; a dot or comma at the end belongs to the sentence. A power such as `2^8` is
+/// none: what it comes to is not said.
 pub(super) fn numbers(text: &str) -> impl Iterator<Item = Number> + '_ {
-    let words = runs(text).map(|run| &text[run]);
-    words.flat_map(listed).filter_map(|word| {
+    let runs = runs(text).filter(|run| !is_power(text, run));
+    let words = runs.flat_map(|run| words(text, run));
+    words.filter_map(|word| {
         let word = word.trim_matches('/');
         match word.rsplit_once('/') {
             // `1/2/3` is a date or a path: its last number counts.
@@ -47,6 +49,39 @@ pub(super) fn numbers(text: &str) -> impl Iterator<Item = Number> + '_ {
     })
 }
 
+/// The numbers of a run, with their signs: a hyphen behind a letter or digit is none, as in `GPT-4`, `5-10` and `2020-01-15`, and a dot
+/// there begins no number: `No.5`.
+fn words(text: &str, run: Range<usize>) -> Vec<String> {
+    let touches = |c: char| c.is_alphanumeric() || ")]}%°".contains(c);
+    let is_joined = text[..run.start].ends_with(touches);
+    let mut said = &text[run];
+    let rest = said.trim_start_matches('.');
+    if said.len() - rest.len() > usize::from(!is_joined) {
+        said = rest;
+    }
+    if is_joined {
+        said = said.strip_prefix(['-', '+']).unwrap_or(said);
+    }
+    let parts = said.split("..").enumerate();
+    let parts = parts.map(|(n, part)| match n {
+        0 => part,
+        _ => part.trim_start_matches('.'),
+    });
+    parts.flat_map(listed).collect()
+}
+
+/// Whether a run is the exponent behind a `^`, or has one.
+fn is_power(text: &str, run: &Range<usize>) -> bool {
+    let (before, after) = (&text[..run.start], &text[run.end..]);
+    let before = before.strip_suffix(['{', '(']).unwrap_or(before);
+    let exponent = after.strip_prefix('^').map(|exponent| {
+        let exponent = exponent.strip_prefix(['{', '(']).unwrap_or(exponent);
+        exponent.strip_prefix(['-', '+']).unwrap_or(exponent)
+    });
+    before.ends_with('^')
+        || exponent.is_some_and(|said| said.starts_with(|c: char| c.is_ascii_digit()))
+}
+
 /// The number of a text in which nothing changes it: words and units may stand beside it, no second number, no operation and
 /// no variable.
 pub(super) fn only_number(text: &str) -> Option<Number> {
@@ -57,12 +92,13 @@ pub(super) fn only_number(text: &str) -> Option<Number> {
         return None;
     }
     let said = text[run.clone()].trim_end_matches(['.', ',']);
-    // `5/day`: a unit stands below.
-    let per = said.ends_with('/') && text[run.end..].starts_with(char::is_alphabetic);
-    let said = if per {
-        said.trim_end_matches('/')
-    } else {
-        said
+    // `5/day`: a unit stands below. `16-bit`: a unit is joined.
+    let unit =
+        |sign: char| said.ends_with(sign) && text[run.end..].starts_with(char::is_alphabetic);
+    let joint = ['/', '-'].into_iter().find(|sign| unit(*sign));
+    let said = match joint {
+        Some(sign) => said.strip_suffix(sign).unwrap_or(said),
+        None => said,
     };
     let words = listed(said);
     let [word] = words.as_slice() else {
@@ -74,10 +110,9 @@ pub(super) fn only_number(text: &str) -> Option<Number> {
         (false, None) => Number::parse(word),
     };
     let (before, after) = (&text[..run.start], &text[run.start + said.len()..]);
-    let after = if per {
-        after.trim_start_matches('/')
-    } else {
-        after
+    let after = match joint {
+        Some(sign) => after.strip_prefix(sign).unwrap_or(after),
+        None => after,
     };
     number.filter(|_| !is_changed(before, after))
 }
@@ -159,16 +194,19 @@ fn piece(bytes: &[u8], at: usize) -> usize {
     }
 }
 
-/// `3-1` is a difference: its last number counts.
+/// `3-1` is a difference or a range: its last number counts, whose sign the hyphen is not. The sign of `3--1` is its own.
 fn last_of_sum(word: &str) -> Option<Number> {
     let signs = word.rmatch_indices(['-', '+']);
     let begin = signs
         .map(|(at, _)| at)
         .find(|at| !word[..*at].ends_with(['e', 'E']));
-    Number::parse(&word[begin.unwrap_or(0)..])
+    let joins = |at: &usize| word[..*at].ends_with(|c: char| c.is_ascii_digit() || c == '.');
+    let begin = begin.map_or(0, |at| at + usize::from(joins(&at)));
+    Number::parse(&word[begin..])
 }
 
-/// The numbers of `3,4`, or the one of `1,234.5`: commas with three digits behind each stand between thousands.
+/// The numbers of `3,4`, or the one of `1,234.5`: commas with three digits behind each stand between thousands. Of `1.234,5` and
+/// `1.234.567` dots do.
 fn listed(word: &str) -> Vec<String> {
     let word = word.trim_end_matches(['.', ',', '-', '+', '/']);
     let mut parts = word.split(',');
@@ -176,8 +214,33 @@ fn listed(word: &str) -> Vec<String> {
     let digits = |part: &str| part.bytes().take_while(u8::is_ascii_digit).count();
     let begins = digits(first.trim_start_matches(['-', '+']));
     let thousands = (1..=3).contains(&begins) && parts.all(|part| digits(part) == 3);
-    match thousands {
-        true => vec![word.replace(',', "")],
-        false => word.split(',').map(str::to_string).collect(),
+    match (thousands, with_dots(word)) {
+        (_, Some(number)) => vec![number],
+        (true, None) => vec![word.replace(',', "")],
+        (false, None) => word.split(',').map(str::to_string).collect(),
     }
+}
+
+/// `1.234,5` as `1234.5`, and `1.234.567` as `1234567`: two dots, or one and a comma, which no other number has.
+fn with_dots(word: &str) -> Option<String> {
+    let (whole, fraction) = match word.split_once(',') {
+        Some((whole, fraction)) => (whole, Some(fraction)),
+        None => (word, None),
+    };
+    let mut groups = whole.trim_start_matches(['-', '+']).split('.');
+    let all_digits = |part: &str| part.bytes().all(|c| c.is_ascii_digit());
+    let first = groups.next()?;
+    let behind: Vec<&str> = groups.collect();
+    let well_formed = (1..=3).contains(&first.len())
+        && all_digits(first)
+        && behind
+            .iter()
+            .all(|group| group.len() == 3 && all_digits(group))
+        && fraction.is_none_or(|digits| !digits.is_empty() && all_digits(digits));
+    let enough = behind.len() + usize::from(fraction.is_some()) > 1 && !behind.is_empty();
+    let mut number = whole.replace('.', "");
+    if let Some(digits) = fraction {
+        number = format!("{number}.{digits}");
+    }
+    (well_formed && enough).then_some(number)
 }

@@ -273,17 +273,14 @@ const ROWS: &[Row] = &[
         "log_completions",
         To::Needless("answers are kept beside the log: rollout.keep"),
     ),
-    row(
-        "sync_ref_model",
-        To::NoEqual("the reference is what the run starts from, and stays"),
-    ),
+    row("sync_ref_model", To::Key("train.sync_ref_model")),
     row(
         "ref_model_mixup_alpha",
-        To::Needless("the reference is what the run starts from, and stays"),
+        To::Key("train.ref_model_mixup_alpha"),
     ),
     row(
         "ref_model_sync_steps",
-        To::Needless("the reference is what the run starts from, and stays"),
+        To::Key("train.ref_model_sync_steps"),
     ),
     row("beta", To::Key("method.*.beta")),
     row("loss_type", To::Loss),

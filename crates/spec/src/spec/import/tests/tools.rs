@@ -72,7 +72,8 @@ const GRPO: &str = "base_model: m\nrl: grpo\nsequence_len: 512\nmax_steps: 40\nm
 #[test]
 fn axolotls_block_of_trl_is_read_as_trls_keys() {
     let block = "trl:\n  beta: 0.02\n  max_completion_length: 77\n  num_generations: 4\n  temperature: 0.7\n  epsilon: 0.1\n  \
-        use_vllm: true\n  vllm_server_host: 0.0.0.0\n  scale_rewards: false\n  reward_funcs: [r.f]\n  what: 1\n  top_p: null\n";
+        use_vllm: true\n  vllm_server_host: 0.0.0.0\n  scale_rewards: false\n  sync_ref_model: true\n  ref_model_mixup_alpha: 0.9\n  \
+        ref_model_sync_steps: 64\n  reward_funcs: [r.f]\n  what: 1\n  top_p: null\n";
     let imported = import("x", &format!("{GRPO}{block}"), None).unwrap();
     assert_eq!(imported.dialect, tool("axolotl"));
     for (path, wanted) in [
@@ -82,6 +83,9 @@ fn axolotls_block_of_trl_is_read_as_trls_keys() {
         ("method.grpo.clip_low", serde_json::json!(0.1)),
         ("method.grpo.clip_high", serde_json::json!(0.1)),
         ("method.grpo.scale", serde_json::json!("none")),
+        ("train.sync_ref_model", serde_json::json!(true)),
+        ("train.ref_model_mixup_alpha", serde_json::json!(0.9)),
+        ("train.ref_model_sync_steps", serde_json::json!(64)),
     ] {
         assert_eq!(imported.draft.value(path), wanted, "{path}");
     }

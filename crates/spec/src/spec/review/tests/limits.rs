@@ -113,3 +113,23 @@ fn a_reward_model_on_a_quantized_base_is_told_that_it_becomes_f32() {
     assert!(!told("reward", "a-folder", false));
     assert!(!told("dpo", "q4.gguf", false));
 }
+
+#[test]
+fn a_reference_that_moves_too_late_is_told_of() {
+    let of = |preset: &str, words: &[&str]| {
+        let words: Vec<&str> = [&["train.sync_ref_model=true"], words].concat();
+        let found = said(preset, &words, KNOWN);
+        let place = "train.ref_model_sync_steps";
+        let found = found.into_iter().filter(|f| f.place == place);
+        found.flat_map(|f| f.changes()).collect::<Vec<_>>()
+    };
+    let fix = "train.ref_model_sync_steps=25";
+    assert_eq!(of("dpo-demo", &["max_steps=200"]), [fix]);
+    assert!(of("dpo-demo", &["max_steps=200", fix]).is_empty());
+    assert!(of("dpo-demo", &["max_steps=513"]).is_empty());
+    assert!(
+        said("dpo-demo", &["max_steps=200"], KNOWN)
+            .iter()
+            .all(|f| !f.place.contains("sync"))
+    );
+}
