@@ -155,6 +155,7 @@ fn a_name_keeps_its_dots_and_says_whose_checkpoint_it_is() {
         ("Qwen2.5-0.5B/.", "Qwen2.5-0.5B"),
         ("Qwen2.5-0.5B-Q8_0.gguf", "Qwen2.5-0.5B-Q8_0"),
         ("Qwen2.5-0.5B.GGUF", "Qwen2.5-0.5B"),
+        ("Qwen2.5-7B-Q8_0-00002-of-00003.gguf", "Qwen2.5-7B-Q8_0"),
         // A file may lack the ending, a folder may have it.
         ("Qwen2.5-0.5B-F16", "Qwen2.5-0.5B-F16"),
         ("x.gguf", "x.gguf"),
