@@ -7,7 +7,7 @@ mod folder;
 mod scorer;
 
 pub use fetch::{Parts, fetch, repo};
-pub use folder::{Folder, Outline, has_chat_template, is_adapter_alone, outline, under};
+pub use folder::{Folder, Outline, has_chat_template, is_adapter_alone, notes, outline, under};
 pub use scorer::{AnswerRead, RewardModel};
 
 use crate::base::text::{one_line, shown};

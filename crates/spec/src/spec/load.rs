@@ -9,6 +9,7 @@ use super::schema::{self, Kind, Node};
 use super::{PresetGroup, RunConfig, RunSpec, base, home, implied, relative_paths, validate, yaml};
 use crate::base::near::{did_you_mean, nearest};
 use crate::base::text::one_line;
+use crate::models;
 use serde_json::Value;
 use std::path::Path;
 
@@ -23,7 +24,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Values that changed because a higher layer changed another one, each with its reason.
+    /// Values that changed because a higher layer changed another one, each with its reason; what to know of the start model.
     pub fn notes(&self) -> Vec<String> {
         let value = self.spec.to_value();
         let implied = self.origins.iter().filter_map(|(path, origin)| {
@@ -39,7 +40,11 @@ impl Loaded {
             Some(format!("{key} {value}: {how}"))
         });
         let others = [self.shorter_context(), self.unfilled()];
-        implied.chain(others.into_iter().flatten()).collect()
+        let start = self.spec.train.from.as_deref().map(models::notes);
+        let start = start.into_iter().flatten();
+        let start = start.map(|note| format!("train.from: {note}"));
+        let others = others.into_iter().flatten().chain(start);
+        implied.chain(others).collect()
     }
 
     /// A template is for a model and data of the user's: what it trains without them.
