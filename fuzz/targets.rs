@@ -10,7 +10,7 @@ use llmtui::data::formats::FormatChoice;
 use llmtui::data::source::{ReadContext, SourceConfig};
 use llmtui::data::{Message, OnBadRow, examples, tokenizer};
 use llmtui::engine::checkpoint::Manifest;
-use llmtui::gguf::Gguf;
+use llmtui::gguf::{Gguf, open_parts};
 use llmtui::hardware::Recording;
 use llmtui::pipeline::Pipeline;
 use llmtui::release::{LocalEnv, Subject};
@@ -333,7 +333,7 @@ fn gguf(data: &[u8], folder: &Path) {
         told(error);
     }
     let path = written(folder, "model.gguf", data);
-    if let Err(error) = Gguf::open(&path) {
+    if let Err(error) = open_parts(&path) {
         told(error);
     }
 }

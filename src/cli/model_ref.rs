@@ -18,7 +18,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The folder (or GGUF file) an argument refers to: itself, a run's best checkpoint or that of a step (`RUN@500`), or the
+/// The folder (or GGUF file, of several parts the first) an argument refers to: itself, a run's best checkpoint or that of a step (`RUN@500`), or the
 /// hub's files in the cache, downloaded if necessary.
 ///
 /// # Errors
@@ -53,7 +53,7 @@ pub fn find_with(
 ) -> anyhow::Result<PathBuf> {
     let path = Path::new(word);
     match models::kind(path) {
-        Ok(_) => return Ok(path.into()),
+        Ok(_) => return Ok(models::first_part(path)),
         Err(_) if path.join("run.json").is_file() => return best_of(word, cx),
         Err(SourceError::Absent(_)) => {}
         Err(error) => {

@@ -109,6 +109,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "metrics",
             "watch",
             "fleet",
+            "gguf",
         ],
     ),
     (

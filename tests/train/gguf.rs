@@ -2,7 +2,7 @@
 
 use super::{Place, code, err, out};
 use llmtui::data::tokenizer::{Marks, TokenizerConfig};
-use llmtui::gguf::Value as GgufValue;
+use llmtui::gguf::{Gguf, NewTensor, Value as GgufValue};
 use llmtui::kernels::quant::Kind;
 use llmtui::nn::{Model, ModelConfig};
 use llmtui::run::RunDir;
@@ -31,6 +31,35 @@ fn gguf(dir: &std::path::Path, change: impl Fn(&mut Vec<(String, GgufValue)>)) {
     change(&mut keys);
     let mut file = std::fs::File::create(dir.join("m.gguf")).unwrap();
     llmtui::llama_cpp::write(&model, Kind::Q8_0, "m", &keys, &mut file).unwrap();
+}
+
+/// `m.gguf` as `big-00001-of-00003.gguf` and so on, as llama-gguf-split writes it: the first part has keys alone.
+fn split(dir: &std::path::Path) {
+    let head = Gguf::open(&dir.join("m.gguf")).unwrap();
+    let bytes = std::fs::read(dir.join("m.gguf")).unwrap();
+    let n = head.tensors.len();
+    for (no, range) in [0..0, 0..n / 2, n / 2..n].into_iter().enumerate() {
+        let mine = &head.tensors[range];
+        let all = head.metadata.iter().filter(|_| no == 0);
+        let mut keys: Vec<(String, GgufValue)> = all.map(|(k, v)| (k.into(), v.clone())).collect();
+        for (key, value) in [("no", no), ("count", 3), ("tensors.count", n)] {
+            keys.push((format!("split.{key}"), GgufValue::Unsigned(value as u64)));
+        }
+        let tensors = mine.iter().map(|t| NewTensor {
+            name: t.name.clone(),
+            dims: t.dims.clone(),
+            kind: t.kind,
+        });
+        let tensors: Vec<NewTensor> = tensors.collect();
+        let name = format!("big-{:05}-of-00003.gguf", no + 1);
+        let mut file = std::fs::File::create(dir.join(name)).unwrap();
+        llmtui::gguf::write(&mut file, &keys, &tensors, &mut |i, out| {
+            let start = (head.data_start + mine[i].offset) as usize;
+            out.extend(&bytes[start..start + mine[i].bytes as usize]);
+            Ok(())
+        })
+        .unwrap();
+    }
 }
 
 fn losses(run: &RunDir) -> Vec<f64> {
@@ -184,4 +213,120 @@ fn missing_parts_of_a_gguf_file_are_reported_with_a_fix() {
     assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
     let contradiction = failed(&["train.from=m.gguf", "model.n_layer=3"]);
     assert!(contradiction.contains("m.gguf has 2"), "{contradiction}");
+}
+
+/// Chat, scores, plans, exports and trainings of a split model are those of the whole file, whichever part is named.
+#[test]
+fn a_split_gguf_file_is_used_as_the_whole_one_is() {
+    let place = Place::new();
+    let dir = place.dir.path();
+    gguf(dir, |_| {});
+    split(dir);
+    std::fs::write(dir.join("text.txt"), "the theme of the thesis").unwrap();
+    let answer = |words: &[&str]| {
+        let output = place.go(words);
+        assert_eq!(code(&output), 0, "{words:?}: {}", err(&output));
+        out(&output)
+    };
+    let (whole, part) = ("m.gguf", "big-00002-of-00003.gguf");
+    for words in [
+        &[
+            "chat",
+            "FILE",
+            "--prompt",
+            "the",
+            "--raw",
+            "--temperature",
+            "0",
+            "--max-new-tokens",
+            "8",
+        ][..],
+        &["score", "FILE", "text.txt"],
+    ] {
+        let with = |file| {
+            words
+                .iter()
+                .map(|w| if *w == "FILE" { file } else { *w })
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(answer(&with(part)), answer(&with(whole)), "{words:?}");
+    }
+    let shown = |file: &str| -> Value {
+        let mut value: Value =
+            serde_json::from_str(&answer(&["model", "show", file, "--json"])).unwrap();
+        value["place"].take();
+        value
+    };
+    assert_eq!(shown(part), shown(whole));
+    answer(&["plan", part]);
+    answer(&["export", whole, "--dequantize", "--to", "of-whole"]);
+    answer(&["export", part, "--dequantize", "--to", "of-parts"]);
+    let read = |folder: &str, name: &str| std::fs::read(dir.join(folder).join(name)).unwrap();
+    for name in ["model.safetensors", "config.json", "tokenizer.json"] {
+        assert_eq!(read("of-whole", name), read("of-parts", name), "{name}");
+    }
+    // What is written is one file again, called after the model.
+    answer(&[
+        "export",
+        part,
+        "--format",
+        "gguf",
+        "--dtype",
+        "f16",
+        "--dequantize",
+        "--to",
+        "one",
+    ]);
+    let again = Gguf::open(&dir.join("one/big-F16.gguf")).unwrap();
+    assert!(
+        again
+            .metadata
+            .iter()
+            .all(|(key, _)| !key.starts_with("split."))
+    );
+    let trained = |from: &str, words: &[&str]| {
+        let from = format!("train.from={from}");
+        let own = [
+            from.as_str(),
+            "train.max_steps=3",
+            "data.corpus=tinyshakespeare",
+        ];
+        let output = place.train(&[&own[..], words].concat(), &["--headless"]);
+        assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
+        let run = place.run();
+        let spec = std::fs::read_to_string(run.path().join("spec.yaml")).unwrap();
+        let losses = losses(&run);
+        std::fs::remove_dir_all(dir.join("runs")).unwrap();
+        (losses, spec)
+    };
+    // All weights; adapters on quantized weights; adapters on dequantized ones.
+    for words in [
+        &[][..],
+        &["adapter=lora"],
+        &["adapter=lora", "train.dequantize=true"],
+    ] {
+        let (of_parts, spec) = trained(part, words);
+        assert!(spec.contains("big-00001-of-00003.gguf"), "{spec}");
+        assert_eq!(of_parts, trained(whole, words).0, "{words:?}");
+        assert!(of_parts.len() >= 3);
+    }
+    std::fs::remove_file(dir.join("big-00003-of-00003.gguf")).unwrap();
+    for words in [
+        &["chat", part, "--prompt", "the"][..],
+        &["score", part, "text.txt"],
+        &["plan", part],
+        &[
+            "train",
+            "smoke",
+            "-s",
+            "train.from=big-00001-of-00003.gguf",
+            "--headless",
+        ],
+        &["export", part, "--dequantize", "--to", "none"],
+    ] {
+        let output = place.go(words);
+        let said = format!("{}{}", out(&output), err(&output));
+        let told = said.contains("part 3 of 3 is missing: no big-00003-of-00003.gguf in ");
+        assert!(code(&output) != 0 && told, "{words:?}: {said}");
+    }
 }

@@ -199,7 +199,7 @@ pub(super) fn critic_source(place: &Path, critic: &mut Model) -> Result<(), Engi
 }
 
 fn tokens_of(file: &GgufModel) -> Option<&[String]> {
-    let tokens = file.head().metadata.strings("tokenizer.ggml.tokens")?;
+    let tokens = file.metadata().strings("tokenizer.ggml.tokens")?;
     (!tokens.is_empty()).then_some(tokens)
 }
 

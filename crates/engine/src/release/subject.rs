@@ -4,7 +4,7 @@ use super::card::Card;
 use super::error::SubjectError;
 use super::files::{self, Entry};
 use crate::hf;
-use crate::models::{ModelSource, kind};
+use crate::models::{ModelSource, kind, one_per_model};
 use std::path::{Path, PathBuf};
 
 /// The kind of model in a folder.
@@ -76,13 +76,14 @@ impl Subject {
         })
     }
 
-    /// Paths that hold a model each: the folder, or every GGUF file.
+    /// Paths that hold a model each: the folder, or every GGUF file; of a model in several parts the first.
     pub fn models(&self) -> Vec<PathBuf> {
         match self.form {
             Form::Model | Form::Adapter => vec![self.folder.clone()],
             Form::Gguf => {
                 let files = self.files.iter().filter(|file| file.is_gguf());
-                files.map(|file| self.folder.join(&file.name)).collect()
+                let paths = files.map(|file| self.folder.join(&file.name));
+                one_per_model(paths.collect())
             }
         }
     }

@@ -262,6 +262,11 @@ pub fn dropouts(folder: &Path) -> Result<Vec<(&'static str, f64)>, HfError> {
     Ok(keys::DROPOUTS.iter().filter_map(rate).collect())
 }
 
+/// What a folder's config.json says that has no effect here nor in transformers, but in another program; as a sentence.
+pub fn ignored_in(folder: &Path) -> Option<String> {
+    families::ignored(&read_json(folder).ok()?)
+}
+
 /// The model config of a folder's `config.json`; with the vocabulary size filled in.
 ///
 /// # Errors

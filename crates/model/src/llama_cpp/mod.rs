@@ -1,13 +1,15 @@
 //! Models in GGUF files, as llama.cpp reads and writes them ⇄ our model: keys ⇄ config in `arch`, tensor names in
-//! `names`, weights in `read` and `write`. The GGUF container is in `gguf`, number formats are in
-//! `kernels::quant`; tokenizers in GGUF files belong to `data`.
+//! `names`, weights in `read` and `write`, their bytes in one file or several in `tensors`. The GGUF container is in `gguf`,
+//! number formats are in `kernels::quant`; tokenizers in GGUF files belong to `data`.
 
 mod arch;
 mod keys;
 mod names;
 mod read;
+mod tensors;
 mod write;
 
+pub use crate::gguf::{PartName, files_of, first_name, first_part, one_per_model};
 pub use read::{GgufModel, SpecialTokens, is_gguf};
 pub use write::{Written, check_head, write};
 

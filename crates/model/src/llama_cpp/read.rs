@@ -4,9 +4,9 @@ use super::ModelFileError;
 use super::arch::{self, Architecture, Seen};
 use super::keys::Keys;
 use super::names::{Place, place, shuffled_row};
+use super::tensors::Tensors;
 use crate::base::files::open_plain;
-use crate::base::mapped::Mapped;
-use crate::gguf::{Gguf, MAGIC, TensorInfo};
+use crate::gguf::{MAGIC, Metadata, TensorInfo, open_parts};
 use crate::kernels::quant::Kind;
 use crate::nn::{Model, ModelConfig, ModelShape, ParamInfo, StoredTensor};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,17 +21,17 @@ pub fn is_gguf(path: &Path) -> bool {
         .is_ok_and(|()| magic == MAGIC)
 }
 
-/// A model in a file, with metadata read and tensors validated against the config.
+/// A model in a file, or in several, with metadata read and tensors validated against the config.
 pub struct GgufModel {
+    /// Of the first part.
     path: PathBuf,
-    head: Gguf,
-    bytes: Mapped,
+    metadata: Metadata,
     architecture: &'static dyn Architecture,
     config: ModelConfig,
     shape: ModelShape,
     /// The location of each parameter.
     places: BTreeMap<String, Place>,
-    tensors: BTreeMap<String, TensorInfo>,
+    tensors: Tensors,
 }
 
 /// Special token ids in the metadata.
@@ -63,30 +63,29 @@ const ENDS_BY_TEXT: [&str; 11] = [
 const NOT_WEIGHTS: [&str; 1] = ["rope_freqs.weight"];
 
 impl GgufModel {
-    /// Reads the metadata and locates all parameters of the model it describes. Weights are read later, through
-    /// the memory map: the file must not change during this value's lifetime.
+    /// Reads the metadata and locates all parameters of the model it describes. Of a model in several parts any one may be named.
+    /// Weights are read later, through the memory maps: the files must not change during this value's lifetime.
     ///
     /// # Errors
-    /// The file is invalid, has an unsupported architecture or number format, or a tensor is missing, extra or
-    /// misshapen.
+    /// A file is invalid, has an unsupported architecture or number format, or a tensor is missing, extra or
+    /// misshapen; parts are missing or are of different models.
     pub fn open(path: &Path) -> Result<GgufModel, ModelFileError> {
-        let wrong = |what: String| ModelFileError::file(path, what);
-        let head = Gguf::open(path).map_err(|e| wrong(format!("not a valid GGUF file: {e}")))?;
-        if let Some(what) = split(path, &head) {
-            return Err(wrong(what));
+        let parts = open_parts(path).map_err(|e| ModelFileError::file(&e.path, e.what))?;
+        let mut tensors = Tensors::default();
+        let mut first = None;
+        for part in parts {
+            let metadata = tensors.add(&part.path, part.head)?;
+            first.get_or_insert((part.path, metadata));
         }
-        let bytes = Mapped::open(path).map_err(|e| wrong(e.to_string()))?;
-        let tensors: BTreeMap<String, TensorInfo> = head
-            .tensors
-            .iter()
-            .map(|tensor| (tensor.name.clone(), tensor.clone()))
-            .collect();
-        let name = head.metadata.str("general.architecture");
+        // There is one part at least.
+        let (path, metadata) = first.unwrap_or_default();
+        let wrong = |what: String| ModelFileError::file(&path, what);
+        let name = metadata.str("general.architecture");
         let name = name.ok_or_else(|| wrong("general.architecture is missing".into()))?;
         let architecture = arch::named(name).map_err(wrong)?;
-        let seen = seen(&head, &tensors, &bytes).map_err(wrong)?;
+        let seen = seen(&tensors).map_err(wrong)?;
         let keys = Keys {
-            metadata: &head.metadata,
+            metadata: &metadata,
             architecture: architecture.name(),
         };
         let config = architecture.read(keys, &seen).map_err(wrong)?;
@@ -102,16 +101,16 @@ impl GgufModel {
         limits.map_err(|e| wrong(format!("it does not describe a valid model: {e}")))?;
         let shape = config.shape(seen.vocab_size);
         let mut model = GgufModel {
-            path: path.to_path_buf(),
-            head,
-            bytes,
+            path,
+            metadata,
             architecture,
             config,
             shape,
             places: BTreeMap::new(),
             tensors,
         };
-        model.find().map_err(wrong)?;
+        let found = model.find();
+        found.map_err(|what| ModelFileError::file(&model.path, what))?;
         Ok(model)
     }
 
@@ -119,6 +118,7 @@ impl GgufModel {
         &self.config
     }
 
+    /// The file, of several the first.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -128,16 +128,15 @@ impl GgufModel {
         self.architecture.name()
     }
 
-    /// Metadata and tensor list.
-    pub fn head(&self) -> &Gguf {
-        &self.head
+    /// Its keys, which of several parts the first has.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
     }
 
     /// Ids of special tokens, from the tokenizer's keys.
     pub fn special_tokens(&self) -> SpecialTokens {
         let id = |key: &str| {
             let id = self
-                .head
                 .metadata
                 .u64(&format!("tokenizer.ggml.{key}_token_id"))?;
             u32::try_from(id).ok()
@@ -165,7 +164,7 @@ impl GgufModel {
     /// Bytes of weights by number format, largest first.
     pub fn formats(&self) -> Vec<(&'static str, u64)> {
         let mut sums = BTreeMap::new();
-        for tensor in self.tensors.values() {
+        for tensor in self.tensors.list() {
             *sums.entry(tensor.kind.name).or_insert(0) += tensor.bytes;
         }
         let mut sums: Vec<_> = sums.into_iter().collect();
@@ -190,17 +189,17 @@ impl GgufModel {
     /// Whether the file stores weights in a format other than f32.
     pub fn is_packed(&self) -> bool {
         let is_f32 = |tensor: &TensorInfo| Kind::by_ggml_id(tensor.kind.id) == Some(Kind::F32);
-        !self.tensors.values().all(is_f32)
+        !self.tensors.list().all(is_f32)
     }
 
     /// Whether any weights are quantized: f32, f16 and bf16 are plain numbers, blocks with a scale are not.
     pub fn is_quantized(&self) -> bool {
-        self.tensors.values().any(|tensor| tensor.kind.block > 1)
+        self.tensors.list().any(|tensor| tensor.kind.block > 1)
     }
 
-    /// Bytes of all weights.
+    /// Bytes of all weights, in all parts.
     pub fn weight_bytes(&self) -> u64 {
-        self.tensors.values().map(|tensor| tensor.bytes).sum()
+        self.tensors.list().map(|tensor| tensor.bytes).sum()
     }
 
     /// The same for a model of another config with the same parameters: a base with adapters.
@@ -273,20 +272,18 @@ impl GgufModel {
         let mut used: BTreeSet<&str> = NOT_WEIGHTS.into();
         for info in &infos {
             let place = place(self.architecture, &self.config, &self.shape, info)?;
-            let Some((name, tensor)) = self.tensors.get_key_value(&place.tensor) else {
+            let Some(tensor) = self.tensors.get(&place.tensor) else {
                 return Err(format!("tensor {} is missing", place.tensor));
             };
             check(tensor, info, &place)?;
-            used.insert(name);
+            used.insert(&tensor.name);
             self.places.insert(info.name.clone(), place);
         }
-        match self
-            .tensors
-            .keys()
-            .find(|name| !used.contains(name.as_str()))
-        {
-            Some(name) => Err(format!(
-                "tensor {name} does not belong to any parameter of the {} in the metadata",
+        let extra = |tensor: &&TensorInfo| !used.contains(tensor.name.as_str());
+        match self.tensors.list().find(extra) {
+            Some(tensor) => Err(format!(
+                "tensor {} does not belong to any parameter of the {} in the metadata",
+                tensor.name,
                 self.architecture.name()
             )),
             None => Ok(()),
@@ -299,7 +296,7 @@ impl GgufModel {
         let place = self.places.get(&info.name).ok_or_else(missing)?;
         let tensor = self.tensors.get(&place.tensor).ok_or_else(missing)?;
         let kind = Kind::by_ggml_id(tensor.kind.id).ok_or_else(missing)?;
-        let all = tensor_bytes(&self.head, tensor, &self.bytes);
+        let all = self.tensors.bytes(&place.tensor);
         // A vector is a single row; a permuted one is a column of single values.
         let (rows, cols) = match info.shape[..] {
             [rows, cols] => (rows, cols),
@@ -344,34 +341,14 @@ impl GgufModel {
         }
         let tensor = place.map_or("", |place| &place.tensor);
         let what = format!("tensor {tensor} has a non-finite value");
-        Err(ModelFileError::file(&self.path, what))
+        let file = self.tensors.file(tensor).unwrap_or(&self.path);
+        Err(ModelFileError::file(file, what))
     }
 }
 
-/// What to do about a file that is one of several with the model's tensors, as llama.cpp's `gguf-split` writes them.
-fn split(path: &Path, head: &Gguf) -> Option<String> {
-    let count = head.metadata.u64("split.count").filter(|n| *n > 1)?;
-    let number = head.metadata.u64("split.no").unwrap_or(0).saturating_add(1);
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let part = |stem: &str, number: u64| format!("{stem}-{number:05}-of-{count:05}.gguf");
-    let stem = name.strip_suffix(&part("", number)).unwrap_or("MODEL");
-    let (first, last) = (part(stem, 1), part(stem, count));
-    Some(format!(
-        "it is part {number} of {count} of a model ({first} to {last}): `llama-gguf-split --merge {first} {stem}.gguf` of llama.cpp joins them"
-    ))
-}
-
-fn tensor_bytes<'a>(head: &Gguf, tensor: &TensorInfo, bytes: &'a [u8]) -> &'a [u8] {
-    let start = (head.data_start + tensor.offset) as usize;
-    // `seen` has checked every tensor against the length of the map.
-    bytes
-        .get(start..start + tensor.bytes as usize)
-        .unwrap_or_default()
-}
-
 /// Facts from the tensor list.
-fn seen(head: &Gguf, tensors: &BTreeMap<String, TensorInfo>, bytes: &[u8]) -> Result<Seen, String> {
-    for tensor in tensors.values() {
+fn seen(tensors: &Tensors) -> Result<Seen, String> {
+    for tensor in tensors.list() {
         if Kind::by_ggml_id(tensor.kind.id).is_none() {
             let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
             return Err(format!(
@@ -381,25 +358,18 @@ fn seen(head: &Gguf, tensors: &BTreeMap<String, TensorInfo>, bytes: &[u8]) -> Re
                 known.join(", ")
             ));
         }
-        let end = head.data_start + tensor.offset + tensor.bytes;
-        if end > bytes.len() as u64 {
-            return Err(format!(
-                "tensor {} extends past the end of the file",
-                tensor.name
-            ));
-        }
     }
     let vocab_size = match tensors.get("token_embd.weight").map(|t| &t.dims[..]) {
         Some([_, vocab]) => usize::try_from(*vocab).unwrap_or(0),
         Some(dims) => return Err(format!("token_embd.weight has shape {dims:?}")),
         None => return Err("tensor token_embd.weight is missing".into()),
     };
-    let has = |name: &str| tensors.contains_key(name);
+    let has = |name: &str| tensors.get(name).is_some();
     let rope_factors = tensors.get("rope_freqs.weight").map(|tensor| {
         let values = tensor.dims.iter().product::<u64>() as usize;
         let mut factors = vec![0.0; values];
         if let Some(kind) = Kind::by_ggml_id(tensor.kind.id) {
-            kind.decode(tensor_bytes(head, tensor, bytes), &mut factors);
+            kind.decode(tensors.bytes(&tensor.name), &mut factors);
         }
         factors
     });

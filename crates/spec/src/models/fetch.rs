@@ -1,9 +1,11 @@
 //! Models by name: which files of a hub repository make up a model, and downloading them into the cache. File contents are
 //! read by `hf`.
 
-use crate::base::text::one_line;
+use super::one_per_model;
+use crate::base::text::shown;
 use crate::hf;
 use crate::hub::{self, Hub, HubError, Listing, OnProgress, Repo, RepoKind};
+use crate::llama_cpp::PartName;
 use std::path::{Path, PathBuf};
 
 /// Files that travel with a model where its repository has them.
@@ -104,12 +106,9 @@ fn weights(
 }
 
 fn no_model(repo: &Repo, names: &[String]) -> HubError {
-    let gguf: Vec<String> = names
-        .iter()
-        .filter(|name| name.ends_with(".gguf"))
-        .map(|name| one_line(name))
-        .take(8)
-        .collect();
+    let gguf = names.iter().filter(|name| name.ends_with(".gguf"));
+    let gguf = one_per_model(gguf.map(PathBuf::from).collect());
+    let gguf: Vec<String> = gguf.iter().take(8).map(|name| listed(name)).collect();
     match gguf.is_empty() {
         true => choice(
             repo,
@@ -119,8 +118,16 @@ fn no_model(repo: &Repo, names: &[String]) -> HubError {
         false => choice(
             repo,
             format!("it has only GGUF files: {}", gguf.join(", ")),
-            "download one of them and name the file",
+            "download one of them, in all its parts, and name the file",
         ),
+    }
+}
+
+/// A GGUF file of a repository, with the number of its parts where there are several.
+fn listed(name: &Path) -> String {
+    match PartName::of(name).filter(|part| part.count > 1) {
+        Some(part) => format!("{} (the first of {} parts)", shown(name), part.count),
+        None => shown(name),
     }
 }
 
@@ -255,6 +262,9 @@ mod tests {
         );
         let gguf = fault(&["README.md", "m-Q4_0.gguf"]);
         assert!(gguf.contains("m-Q4_0.gguf"), "{gguf}");
+        let parts = fault(&["m-00001-of-00002.gguf", "m-00002-of-00002.gguf"]);
+        let once = parts.contains("m-00001-of-00002.gguf (the first of 2 parts)");
+        assert!(once && !parts.contains("m-00002"), "{parts}");
         assert!(fault(&["README.md"]).contains("no config.json"));
         let index = fault(&["config.json", "model.safetensors.index.json"]);
         assert!(index.contains("weight_map"), "{index}");

@@ -44,6 +44,18 @@ pub fn under(adapter: &Path) -> Option<PathBuf> {
     base_of(adapter).ok()
 }
 
+/// What to know of a model that its files do not tell plainly: a key that another program would read; of an adapter alone also of what
+/// it stands on.
+pub fn notes(model: &Path) -> Vec<String> {
+    let (mut at, mut notes) = (Some(model.to_path_buf()), Vec::new());
+    for _ in 0..=super::MAX_ADAPTERS {
+        let Some(place) = at else { break };
+        notes.extend(hf::ignored_in(&place));
+        at = is_adapter_alone(&place).then(|| under(&place)).flatten();
+    }
+    notes
+}
+
 pub(super) fn no_base(path: &Path, why: &str) -> SourceError {
     SourceError::NoModel {
         path: path.into(),

@@ -7,14 +7,14 @@ mod folder;
 mod scorer;
 
 pub use fetch::{Parts, fetch, repo};
-pub use folder::{Folder, Outline, has_chat_template, is_adapter_alone, outline, under};
+pub use folder::{Folder, Outline, has_chat_template, is_adapter_alone, notes, outline, under};
 pub use scorer::{AnswerRead, RewardModel};
 
 use crate::base::text::{one_line, shown};
 use crate::data::tokenizer;
 use crate::hf::{self, HfError, TokenIds};
-pub use crate::llama_cpp::is_gguf;
-use crate::llama_cpp::{GgufModel, ModelFileError};
+use crate::llama_cpp::{GgufModel, ModelFileError, PartName};
+pub use crate::llama_cpp::{files_of, first_name, first_part, is_gguf, one_per_model};
 use crate::nn::{Model, ModelConfig, param_infos};
 use crate::run::checkpoints::{FOLDER, name_of as name_of_step, step_in};
 use serde_json::{Map, Value};
@@ -29,7 +29,7 @@ pub const TO_COME: &str = "/";
 pub enum Kind {
     /// A folder with a config.json.
     Folder,
-    /// A GGUF file.
+    /// A GGUF file, which may be one of several with one model.
     Gguf,
 }
 
@@ -57,7 +57,7 @@ pub enum SourceError {
 }
 
 /// What a model at a path is called: a folder or file by its own name, of which only `.gguf` is an ending (`Qwen2.5-0.5B` has
-/// none); a checkpoint by its run and step; a folder of the hub's cache, which is named after a commit, by its repository.
+/// none) or that of a part (`-00001-of-00003.gguf`); a checkpoint by its run and step; a folder of the hub's cache, which is named after a commit, by its repository.
 pub fn name_of(path: &Path) -> String {
     let part = |path: Option<&Path>| {
         let name = path.and_then(Path::file_name).unwrap_or_default();
@@ -77,8 +77,14 @@ pub fn name_of(path: &Path) -> String {
             None => own,
         },
         _ if path.is_dir() => own,
-        _ => match own.len().checked_sub(".gguf".len()) {
-            Some(at) if own.is_char_boundary(at) && own[at..].eq_ignore_ascii_case(".gguf") => {
+        _ => match (
+            PartName::of(&resolved),
+            own.len().checked_sub(".gguf".len()),
+        ) {
+            (Some(part), _) => part.stem().to_string(),
+            (None, Some(at))
+                if own.is_char_boundary(at) && own[at..].eq_ignore_ascii_case(".gguf") =>
+            {
                 own[..at].to_string()
             }
             _ => own,
@@ -107,7 +113,7 @@ impl SourceError {
                 "docs/models.md lists the supported families and the files they need"
             }
             SourceError::File(_) => {
-                "download the file again, or use the model's Hugging Face folder; docs/models.md lists what is supported"
+                "download the file again (of a model in several parts, all of them), or use the model's Hugging Face folder; docs/models.md lists what is supported"
             }
         }
     }
@@ -220,9 +226,12 @@ pub fn of_a_run(said: &Path, full: &Path) -> Option<(&'static str, String)> {
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
+    let mut names: Vec<String> = entries
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect()
+        .collect();
+    // An error that names one of them names the same each time: of several parts of a model, the first.
+    names.sort();
+    names
 }
 
 impl ModelSource {
@@ -412,7 +421,7 @@ impl ModelSource {
             ModelSource::Folder(folder) => folder.has_tokenizer(),
             // llama.cpp's names for having none.
             ModelSource::Gguf(file) => {
-                let kind = file.head().metadata.str("tokenizer.ggml.model");
+                let kind = file.metadata().str("tokenizer.ggml.model");
                 kind.is_some_and(|kind| !matches!(kind, "no_vocab" | "none"))
             }
         }
@@ -421,10 +430,7 @@ impl ModelSource {
     pub fn has_chat_template(&self) -> bool {
         match self {
             ModelSource::Folder(folder) => folder.has_chat_template(),
-            ModelSource::Gguf(file) => {
-                let metadata = &file.head().metadata;
-                metadata.str("tokenizer.chat_template").is_some()
-            }
+            ModelSource::Gguf(file) => file.metadata().str("tokenizer.chat_template").is_some(),
         }
     }
 

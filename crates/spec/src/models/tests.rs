@@ -128,6 +128,26 @@ fn what_is_no_model_is_named_with_what_was_looked_for_and_the_fix() {
 }
 
 #[test]
+fn a_key_that_only_another_program_reads_is_noted_also_under_an_adapter() {
+    let room = tempfile::tempdir().unwrap();
+    let [folder, file] = both(room.path());
+    assert!(notes(&folder).is_empty() && notes(&file).is_empty());
+    let config = br#"{"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "attn_factor": 0.5}}"#;
+    fs::write(folder.join(hf::CONFIG), config).unwrap();
+    let adapter = room.path().join("adapter");
+    fs::create_dir(&adapter).unwrap();
+    let said = serde_json::json!({"base_model_name_or_path": folder, "peft_type": "LORA"});
+    fs::write(adapter.join(hf::ADAPTER_CONFIG), said.to_string()).unwrap();
+    for place in [&folder, &adapter] {
+        let notes = notes(place);
+        let told = notes
+            .iter()
+            .all(|note| note.contains("rope_scaling.attn_factor 0.5 is ignored"));
+        assert!(told && notes.len() == 1, "{notes:?}");
+    }
+}
+
+#[test]
 fn a_folder_that_cannot_be_run_is_outlined() {
     let room = tempfile::tempdir().unwrap();
     let config = br#"{"model_type": "mamba", "torch_dtype": "bfloat16"}"#;
@@ -155,6 +175,7 @@ fn a_name_keeps_its_dots_and_says_whose_checkpoint_it_is() {
         ("Qwen2.5-0.5B/.", "Qwen2.5-0.5B"),
         ("Qwen2.5-0.5B-Q8_0.gguf", "Qwen2.5-0.5B-Q8_0"),
         ("Qwen2.5-0.5B.GGUF", "Qwen2.5-0.5B"),
+        ("Qwen2.5-7B-Q8_0-00002-of-00003.gguf", "Qwen2.5-7B-Q8_0"),
         // A file may lack the ending, a folder may have it.
         ("Qwen2.5-0.5B-F16", "Qwen2.5-0.5B-F16"),
         ("x.gguf", "x.gguf"),

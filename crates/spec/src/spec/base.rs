@@ -10,7 +10,7 @@ use super::validate::EMPTY;
 use super::vocabulary;
 use crate::base::text::{one_line, shown};
 use crate::hub;
-use crate::models::{ModelSource, SourceError, TO_COME, tokenizer_place};
+use crate::models::{ModelSource, SourceError, TO_COME, files_of, first_part, tokenizer_place};
 use crate::nn::{HeadKind, ModelConfig};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -54,7 +54,8 @@ pub struct BaseModel {
     config: ModelConfig,
 }
 
-/// A GGUF file as it was when it was read: its metadata may take a second, and a screen asks for them at each key.
+/// A GGUF file, or each part of one, as it was when it was read: its metadata may take a second, and a screen asks for them at
+/// each key.
 #[derive(PartialEq)]
 struct FileState {
     path: PathBuf,
@@ -64,18 +65,21 @@ struct FileState {
 
 impl FileState {
     /// `None` of folders, which are read each time.
-    fn of(place: &Path) -> Option<FileState> {
-        let found = std::fs::metadata(place).ok()?;
-        found.is_file().then_some(())?;
-        Some(FileState {
-            path: place.into(),
-            bytes: found.len(),
-            changed: found.modified().ok()?,
-        })
+    fn of(place: &Path) -> Option<Vec<FileState>> {
+        let state = |path: PathBuf| {
+            let found = std::fs::metadata(&path).ok()?;
+            found.is_file().then_some(())?;
+            Some(FileState {
+                path,
+                bytes: found.len(),
+                changed: found.modified().ok()?,
+            })
+        };
+        files_of(place).into_iter().map(state).collect()
     }
 }
 
-type LastFile = Mutex<Option<(FileState, BaseModel)>>;
+type LastFile = Mutex<Option<(Vec<FileState>, BaseModel)>>;
 
 /// The file that was read last.
 static LAST_FILE: LastFile = Mutex::new(None);
@@ -262,11 +266,12 @@ pub(super) fn place_of(said: &str, sources: &SpecSources) -> Option<PathBuf> {
     base_folder(&full, &sources.project_dir, sources.hub_cache.as_deref())
 }
 
-/// Where a model is that a spec names: at this path, or in the hub's cache.
+/// Where a model is that a spec names: at this path (of a GGUF file in several parts, any of which may be named, the first), or in
+/// the hub's cache.
 pub fn base_folder(said: &str, project_dir: &Path, hub_cache: Option<&Path>) -> Option<PathBuf> {
     let path = project_dir.join(said);
     if path.exists() {
-        return Some(path);
+        return Some(first_part(&path));
     }
     let (id, revision) = hub::model_id(said)?;
     hub::cached_model(hub_cache?, id, revision)
@@ -565,5 +570,19 @@ mod tests {
         assert_eq!(read().unwrap().n_params, base.n_params, "not read again");
         write(&broken, 1_001);
         assert!(read().is_err());
+    }
+
+    #[test]
+    fn a_changed_part_of_a_split_file_is_seen_whichever_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let part = |n: usize| dir.path().join(format!("m-{n:05}-of-00002.gguf"));
+        for n in [1, 2] {
+            std::fs::write(part(n), "weights").unwrap();
+        }
+        let states = || [1, 2].map(|n| FileState::of(&part(n)).unwrap());
+        let before = states();
+        assert!(before[0] == before[1] && before == states());
+        std::fs::write(part(2), "longer weights").unwrap();
+        assert!(states().iter().all(|state| *state != before[0]));
     }
 }

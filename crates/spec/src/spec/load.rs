@@ -11,6 +11,7 @@ use super::{
 };
 use crate::base::near::{did_you_mean, nearest};
 use crate::base::text::one_line;
+use crate::models;
 use serde_json::Value;
 use std::path::Path;
 
@@ -27,7 +28,8 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Values that changed because a higher layer changed another one, each with its reason, and what was not read.
+    /// Values that changed because a higher layer changed another one, each with its reason; what was not read, and what to know of
+    /// the start model.
     pub fn notes(&self) -> Vec<String> {
         let value = self.spec.to_value();
         let implied = self.origins.iter().filter_map(|(path, origin)| {
@@ -43,8 +45,11 @@ impl Loaded {
             Some(format!("{key} {value}: {how}"))
         });
         let others = [self.shorter_context(), self.unfilled()];
+        let start = self.spec.train.from.as_deref().map(models::notes);
+        let start = start.into_iter().flatten();
+        let start = start.map(|note| format!("train.from: {note}"));
         let all = implied.chain(others.into_iter().flatten());
-        all.chain(self.set_aside.iter().cloned()).collect()
+        all.chain(self.set_aside.iter().cloned()).chain(start).collect()
     }
 
     /// A template is for a model and data of the user's: what it trains without them.

@@ -8,7 +8,7 @@ use crate::data::Message;
 use crate::data::chat::{GenerationPrompt, Template};
 use crate::data::render::turn_ends;
 use crate::data::tokenizer::Tokenizer;
-use crate::models::{ModelSource, SourceError};
+use crate::models::{ModelSource, SourceError, files_of};
 use crate::nn::Model;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -147,7 +147,7 @@ impl<'a> Subject<'a> {
 }
 
 /// SHA-256 over what decides a model's answers: weights, configuration, tokenizer and chat template, by name and contents; of
-/// an adapter alone those of its base, too.
+/// an adapter alone those of its base, too, and of a GGUF file in several parts all of them.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -174,7 +174,8 @@ fn parts(source: ModelSource) -> Vec<PathBuf> {
 
 fn add(hash: &mut Sha256, path: &Path) -> Result<(), TaskError> {
     let mut files: Vec<PathBuf> = match path.is_dir() {
-        false => vec![path.to_path_buf()],
+        // A model in several parts answers by all of them.
+        false => files_of(path),
         true => std::fs::read_dir(path)
             .map_err(TaskError::io(path))?
             .flatten()
@@ -243,5 +244,22 @@ mod tests {
         assert_eq!(seen[3][0], seen[4][0], "the base is what it was");
         fs::write(base.join("state.json"), "{}").unwrap();
         assert_eq!(fingerprint(&base).unwrap(), seen[4][0]);
+    }
+
+    #[test]
+    fn every_part_of_a_split_file_changes_the_fingerprint_whichever_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let part = |n: usize| dir.path().join(format!("big-{n:05}-of-00003.gguf"));
+        let write = |n: usize, text: &str| fs::write(part(n), text).unwrap();
+        (1..=3).for_each(|n| write(n, "weights"));
+        let all = || [1, 2, 3].map(|n| fingerprint(&part(n)).unwrap());
+        let before = all();
+        assert!(before.iter().all(|one| *one == before[0]));
+        for n in [2, 3] {
+            write(n, "other weights");
+            assert!(all().iter().all(|one| *one != before[0]), "part {n}");
+            write(n, "weights");
+        }
+        assert_eq!(all(), before);
     }
 }

@@ -1,17 +1,23 @@
 //! The GGUF container: everything before the weights. Header, metadata and tensor list are read with
 //! checked arithmetic and bounds from the file's length, so that no file can make this program allocate more than
-//! a few times its size, divide by zero or read out of bounds. The weights are not interpreted here; `write` writes files.
+//! a few times its size, divide by zero or read out of bounds. The weights are not interpreted here; `write` writes files,
+//! `parts` finds the other files of a model that is split into several.
 //!
 //! Layout: ggml-org/ggml, docs/gguf.md, versions 2 and 3, little endian.
 
 mod cursor;
 mod kinds;
 mod metadata;
+mod parts;
 mod tensors;
 mod write;
 
 pub use kinds::TensorKind;
 pub use metadata::{Array, Metadata, Value};
+pub use parts::{
+    Part, PartName, PartsError, files_of, first_name, first_part, one_per_model, open_first,
+    open_parts,
+};
 pub use tensors::TensorInfo;
 pub use write::{NewTensor, write};
 

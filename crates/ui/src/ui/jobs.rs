@@ -29,6 +29,7 @@ use crate::base::clock::{Clock, SystemClock, pause};
 use crate::base::paths::{Env, expand_home};
 use crate::data::inspect::{Progress, Subject};
 use crate::data::source::ReadContext;
+use crate::gguf::first_part;
 use crate::hardware::{Live, Provider, Recorded, Recording};
 use crate::link::launch::{EngineOptions, Launcher};
 use crate::link::{Link, message};
@@ -279,7 +280,7 @@ impl JobContext {
     /// Keeps a model for the list of the next time. A disk that does not take it costs only that.
     pub fn remember_model(&self, model: &Path) {
         if let Ok(model) = self.typed(model) {
-            let _ = kept::keep_model(&self.env, &model);
+            let _ = kept::keep_model(&self.env, &first_part(&model));
         }
     }
 

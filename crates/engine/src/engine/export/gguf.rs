@@ -79,7 +79,7 @@ pub fn tokenizer_keys(source: &Source) -> Result<GgufTokenizer, ExportError> {
     if let ModelSource::Gguf(file) = &source.from
         && source.tokenizer == file.path()
     {
-        let keys = file.head().metadata.iter();
+        let keys = file.metadata().iter();
         let keys = keys.filter(|(key, _)| key.starts_with("tokenizer."));
         return Ok(GgufTokenizer {
             keys: keys

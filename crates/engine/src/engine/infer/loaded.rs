@@ -15,7 +15,7 @@ use crate::engine::checkpoint::{Fault, Manifest};
 use crate::engine::merge::{Before, holds_already};
 use crate::hf::{self, AdapterError};
 use crate::kernels::errors::error_text;
-use crate::models::SourceError;
+use crate::models::{self, SourceError};
 use crate::nn::Model;
 use crate::nn::generate::{
     self, Continuing, Finish, GeneratedToken, PrefixCache, WhenFull, generate_on,
@@ -142,7 +142,7 @@ impl LoadedModel {
         let named: Vec<(String, PathBuf)> =
             adapters.names().into_iter().zip(folders.to_vec()).collect();
         let conventions = AllConventions::new(own, &said, &named, vocab_size, &child);
-        let notes = foreign.into_iter().chain(note);
+        let notes = foreign.into_iter().chain(note).chain(models::notes(path));
         Ok(LoadedModel {
             notes: notes.chain(conventions.note()).collect(),
             architecture: source.family().into(),

@@ -96,7 +96,7 @@ fn in_file(subject: &Subject) -> Option<String> {
         return None;
     }
     subject.models().iter().find_map(|path| match ModelSource::open(path).ok()? {
-        ModelSource::Gguf(file) => file.head().metadata.str("general.license").map(String::from),
+        ModelSource::Gguf(file) => file.metadata().str("general.license").map(String::from),
         ModelSource::Folder(_) => None,
     })
 }

@@ -16,6 +16,7 @@ mod qwen3_moe;
 mod rope;
 
 pub use phi3::fused_name;
+pub use rope::ignored;
 
 use super::keys::Keys;
 use super::tensors::DiskTensor;

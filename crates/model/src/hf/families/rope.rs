@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 /// The key of transformers 5, and the one of transformers 4.
 const NEW: &str = "rope_parameters";
 const OLD: &str = "rope_scaling";
+/// vLLM's name for what the attention factor of YaRN is multiplied by (`get_rope`, `YaRNScalingRotaryEmbedding`).
+const OF_VLLM: &str = "attn_factor";
 
 /// What a family adds to its keys.
 #[derive(Debug, Clone, Copy)]
@@ -119,6 +121,8 @@ impl Rope {
                 table.only("mscale_all_dim", &json!(0.0))?;
                 // Of YaRN's own code, for scaling that depends on the text's length.
                 let _ = table.flag("finetuned", false)?;
+                // transformers warns of an unrecognized key and leaves it out (modeling_rope_utils, `_check_received_keys`).
+                let _ = table.number(OF_VLLM)?;
                 Some(ScalingConfig::Yarn(Yarn {
                     factor: need("factor")?,
                     original_len: Some(original.map_or_else(longest, Ok)?),
@@ -159,6 +163,23 @@ impl Rope {
             }
         })
     }
+}
+
+/// A key of a config.json that transformers ignores and another program does not, as a sentence.
+pub fn ignored(config: &Value) -> Option<String> {
+    let said = |key: &str| {
+        let table = &config[key];
+        let kind = table["rope_type"].as_str().or(table["type"].as_str());
+        let is_read = kind == Some("yarn");
+        Some((
+            key.to_string(),
+            table[OF_VLLM].as_f64().filter(|_| is_read)?,
+        ))
+    };
+    let (table, value) = said(NEW).or_else(|| said(OLD))?;
+    Some(format!(
+        "{table}.{OF_VLLM} {value} is ignored, as transformers does, which reads attention_factor; vLLM multiplies its attention factor by it"
+    ))
 }
 
 /// Files for both versions have both tables. If they differ, the versions of transformers compute different models, and
@@ -284,6 +305,45 @@ mod tests {
             read(su).unwrap().scaling,
             Some(ScalingConfig::Linear(Linear { factor: 2.5 }))
         ));
+    }
+
+    /// The table of DeepSeek-R1-0528-Qwen3-8B.
+    #[test]
+    fn the_attention_factor_of_vllm_is_left_out_with_a_note() {
+        let table = |more: Value| {
+            let mut table = json!({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768});
+            for (key, value) in more.as_object().unwrap() {
+                table[key] = value.clone();
+            }
+            table
+        };
+        let plain = read(json!({"rope_scaling": table(json!({}))})).unwrap();
+        for key in [OLD, NEW] {
+            let config = json!({key: table(json!({"attn_factor": 0.8782488562869419}))});
+            let rope = read(config.clone()).unwrap();
+            assert_eq!(rope, plain);
+            let Some(ScalingConfig::Yarn(yarn)) = rope.scaling else {
+                unreachable!("{config}")
+            };
+            let expected = 0.1 * 4.0_f64.ln() + 1.0;
+            assert!((yarn.attention_factor() - expected).abs() < 1e-12);
+            let note = ignored(&config).unwrap();
+            assert!(
+                note.starts_with(&format!("{key}.attn_factor 0.878")),
+                "{note}"
+            );
+        }
+        assert_eq!(ignored(&json!({"rope_scaling": table(json!({}))})), None);
+        assert_eq!(ignored(&json!({"rope_scaling": null})), None);
+        // Both keys: transformers takes its own.
+        let both = table(json!({"attn_factor": 0.5, "attention_factor": 1.25}));
+        let Some(ScalingConfig::Yarn(yarn)) = read(json!({"rope_scaling": both})).unwrap().scaling
+        else {
+            unreachable!()
+        };
+        assert_eq!(yarn.attention_factor(), 1.25);
+        let error = read(json!({"rope_scaling": table(json!({"attn_factor": "x"}))})).unwrap_err();
+        assert!(error.contains("attn_factor"), "{error}");
     }
 
     #[test]

@@ -27,42 +27,6 @@ fn gemmas_windows_and_bases_are_read_from_files_that_have_them() {
     assert_eq!(read.sliding_window, None);
 }
 
-/// A part has keys and no tensors, or tensors and no keys.
-#[test]
-fn a_part_of_a_split_model_names_the_parts_and_how_to_join_them() {
-    let (_dir, path, _) = saved(&random(&gemma3()), Kind::F32);
-    let parts = |count: u64| {
-        changed(
-            &path,
-            |keys| {
-                keys.retain(|(key, _)| key != "general.architecture" || count == 1);
-                keys.push(("split.no".into(), Value::Unsigned(1)));
-                keys.push(("split.count".into(), Value::Unsigned(count)));
-            },
-            |_| {},
-        )
-    };
-    let error = parts(3).err().unwrap().to_string();
-    for part in [
-        "part 2 of 3",
-        "MODEL-00001-of-00003.gguf to MODEL-00003-of-00003.gguf",
-        "llama-gguf-split --merge MODEL-00001-of-00003.gguf MODEL.gguf",
-    ] {
-        assert!(error.contains(part), "{error}");
-    }
-    assert!(parts(1).is_ok(), "one part is the whole");
-    let named = path.with_file_name("big-00002-of-00003.gguf");
-    std::fs::rename(path.with_extension("changed"), &named).unwrap();
-    assert!(GgufModel::open(&named).is_ok());
-    parts(3).err().unwrap();
-    std::fs::rename(path.with_extension("changed"), &named).unwrap();
-    let error = GgufModel::open(&named).err().unwrap().to_string();
-    assert!(
-        error.contains("--merge big-00001-of-00003.gguf big.gguf"),
-        "{error}"
-    );
-}
-
 /// A file with modified keys and tensors.
 fn changed(
     path: &Path,

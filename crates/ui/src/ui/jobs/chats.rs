@@ -2,8 +2,10 @@
 
 use crate::base::clock::UnixMillis;
 use crate::base::files::write_new;
+use crate::gguf::first_name;
 use crate::run::id::new_id;
 use crate::ui::effect::SavedChat;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,9 +15,10 @@ const DEPTH: usize = 3;
 const MAX_ENTRIES: usize = 5_000;
 const MAX_MODELS: usize = 100;
 
-/// Folders with a config.json and GGUF files, by name. Runs are left out: their checkpoints have a list of their own.
+/// Folders with a config.json and GGUF files, by name; of a model in several parts the first that is there. Runs are left out: their
+/// checkpoints have a list of their own.
 pub fn model_files(root: &Path) -> Vec<PathBuf> {
-    let (mut found, mut entries) = (Vec::new(), 0);
+    let (mut found, mut entries) = (Models::default(), 0);
     let mut folders = vec![(root.to_path_buf(), 0)];
     while let Some((folder, depth)) = folders.pop() {
         let Ok(listing) = fs::read_dir(&folder) else {
@@ -23,9 +26,8 @@ pub fn model_files(root: &Path) -> Vec<PathBuf> {
         };
         for entry in listing.flatten() {
             entries += 1;
-            if entries > MAX_ENTRIES || found.len() >= MAX_MODELS {
-                found.sort();
-                return found;
+            if entries > MAX_ENTRIES || found.0.len() >= MAX_MODELS {
+                return found.listed();
             }
             let path = entry.path();
             let hidden = entry.file_name().to_string_lossy().starts_with('.');
@@ -37,7 +39,7 @@ pub fn model_files(root: &Path) -> Vec<PathBuf> {
                     continue;
                 }
                 if is_model(&path) {
-                    found.push(plain(&path));
+                    found.add(plain(&path));
                 } else if depth < DEPTH {
                     folders.push((path, depth + 1));
                 }
@@ -45,12 +47,31 @@ pub fn model_files(root: &Path) -> Vec<PathBuf> {
                 .extension()
                 .is_some_and(|e| e.eq_ignore_ascii_case("gguf"))
             {
-                found.push(plain(&path));
+                found.add(plain(&path));
             }
         }
     }
-    found.sort();
-    found
+    found.listed()
+}
+
+/// What was found, by the names of first parts.
+#[derive(Default)]
+struct Models(BTreeMap<PathBuf, PathBuf>);
+
+impl Models {
+    fn add(&mut self, path: PathBuf) {
+        let kept = self
+            .0
+            .entry(first_name(&path))
+            .or_insert_with(|| path.clone());
+        if path < *kept {
+            *kept = path;
+        }
+    }
+
+    fn listed(self) -> Vec<PathBuf> {
+        self.0.into_values().collect()
+    }
 }
 
 fn is_model(folder: &Path) -> bool {
@@ -107,7 +128,19 @@ mod tests {
         file("runs/one/checkpoints/step-1/config.json");
         file("runs/one/checkpoints/step-1/model.safetensors");
         file(".cache/hidden.gguf");
-        let expected = ["models/a", "small.gguf"].map(|p| dir.path().join(p));
+        // A model in several parts is listed once, also while its first part is not there yet.
+        for part in 1..=3 {
+            file(&format!("models/big-{part:05}-of-00003.gguf"));
+        }
+        file("models/late-00002-of-00003.gguf");
+        file("models/late-00003-of-00003.gguf");
+        let expected = [
+            "models/a",
+            "models/big-00001-of-00003.gguf",
+            "models/late-00002-of-00003.gguf",
+            "small.gguf",
+        ]
+        .map(|p| dir.path().join(p));
         assert_eq!(model_files(dir.path()), expected);
     }
 

@@ -3,6 +3,7 @@
 use super::{Imported, fault, gguf, gpt2, sentencepiece, tokenizer_json};
 use crate::data::DataError;
 use crate::data::tokenizer::marks::Marks;
+use crate::gguf::one_per_model;
 use std::path::{Path, PathBuf};
 
 /// SentencePiece models by the names that model folders give them.
@@ -51,10 +52,11 @@ pub fn has_tokenizer(folder: &Path) -> bool {
     known.into_iter().any(|name| folder.join(name).is_file()) || !ggufs(folder).is_empty()
 }
 
+/// Of a model in several parts one.
 fn ggufs(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
+    let files = entries
         .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|e| e == "gguf") && path.is_file())
-        .collect()
+        .filter(|path| path.extension().is_some_and(|e| e == "gguf") && path.is_file());
+    one_per_model(files.collect())
 }

@@ -7,13 +7,14 @@ use crate::data::DataError;
 use crate::data::tokenizer::char::Alphabet;
 use crate::data::tokenizer::marks::{Added, Marks};
 use crate::data::tokenizer::patterns::{Pattern, gguf_adds_bos};
-use crate::gguf::{Array, Gguf, Metadata};
+use crate::gguf::{Array, Metadata, open_first};
 use serde_json::Value;
 use std::path::Path;
 
+/// Of a model in several parts the first has the tokenizer; any of them may be named.
 pub(super) fn read(path: &Path) -> Result<Imported, DataError> {
-    let file = Gguf::open(path).map_err(|e| fault(path, format!("not a valid GGUF file: {e}")))?;
-    import(&file.metadata).map_err(|what| fault(path, what))
+    let part = open_first(path).map_err(|e| fault(&e.path, e.what))?;
+    import(&part.head.metadata).map_err(|what| fault(&part.path, what))
 }
 
 fn import(metadata: &Metadata) -> Result<Imported, String> {

@@ -114,9 +114,16 @@ fn frame(path: &Path) -> (Vec<u32>, Vec<u32>) {
     load(path, &Child::default()).unwrap().frame()
 }
 
-/// A GGUF file of keys alone: byte-level BPE of four tokens.
-fn byte_level_file(pre: &str, add_bos: Option<bool>) -> Vec<u8> {
-    use crate::gguf::{Array, Value, write};
+/// A GGUF file of keys alone.
+fn keys_alone(keys: &[(String, crate::gguf::Value)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    crate::gguf::write(&mut bytes, keys, &[], &mut |_, _| Ok(())).unwrap();
+    bytes
+}
+
+/// Keys of byte-level BPE of four tokens.
+fn byte_level_keys(pre: &str, add_bos: Option<bool>) -> Vec<(String, crate::gguf::Value)> {
+    use crate::gguf::{Array, Value};
     let text = |text: &str| Value::String(text.into());
     let strings = |list: &[&str]| {
         Value::Array(Array::Strings(
@@ -140,9 +147,33 @@ fn byte_level_file(pre: &str, add_bos: Option<bool>) -> Vec<u8> {
     if let Some(adds) = add_bos {
         keys.push(("tokenizer.ggml.add_bos_token".into(), Value::Bool(adds)));
     }
-    let mut bytes = Vec::new();
-    write(&mut bytes, &keys, &[], &mut |_, _| Ok(())).unwrap();
-    bytes
+    keys
+}
+
+/// The tokenizer of a model in several parts is in the first; a folder of nothing else holds one tokenizer.
+#[test]
+fn any_part_of_a_split_gguf_file_leads_to_its_tokenizer() {
+    use crate::gguf::Value;
+    let part = |no: u64| {
+        let mut keys = match no {
+            0 => byte_level_keys("gpt-2", None),
+            _ => Vec::new(),
+        };
+        for (key, n) in [("no", no), ("count", 2), ("tensors.count", 0)] {
+            keys.push((format!("split.{key}"), Value::Unsigned(n)));
+        }
+        keys_alone(&keys)
+    };
+    let names = ["big-00001-of-00002.gguf", "big-00002-of-00002.gguf"];
+    let dir = folder(&[(names[0], &part(0)), (names[1], &part(1))]);
+    let places = [dir.path().join(names[0]), dir.path().join(names[1])];
+    for place in [dir.path(), &places[0], &places[1]] {
+        let tokenizer = load(place, &Child::default()).unwrap();
+        assert_eq!(tokenizer.encode("abba").unwrap(), [2, 1, 0], "{place:?}");
+    }
+    fs::remove_file(&places[0]).unwrap();
+    let error = error(&places[1]);
+    assert!(error.contains("part 1 of 2 is missing"), "{error}");
 }
 
 /// llama.cpp puts the begin mark in front of texts of these kinds, whether or not the file says so.
@@ -161,7 +192,7 @@ fn texts_begin_with_the_mark_that_a_gguf_file_asks_for() {
         ("gpt-2", None, vec![]),
         ("gpt-2", Some(true), vec![3]),
     ] {
-        let found = file(&byte_level_file(pre, said));
+        let found = file(&keys_alone(&byte_level_keys(pre, said)));
         assert_eq!(found, (lead, vec![]), "{pre} {said:?}");
     }
 }

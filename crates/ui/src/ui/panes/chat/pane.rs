@@ -7,6 +7,7 @@ use super::{
 };
 use crate::base::human;
 use crate::base::text::one_line;
+use crate::gguf::PartName;
 use crate::link::Incoming;
 use crate::run::state::Level;
 use crate::ui::action::{Action, Context};
@@ -436,10 +437,11 @@ fn start_item(path: &Path) -> Item {
 
 fn file_item(path: &Path) -> Item {
     let folder = path.parent().map(|p| p.display().to_string());
+    let parts = PartName::of(path).filter(|part| part.count > 1);
     Item {
         title: ChatModel::of_path(path.to_path_buf()).short(),
         detail: one_line(&folder.unwrap_or_default()),
-        right: String::new(),
+        right: parts.map_or(String::new(), |part| format!("{} parts", part.count)),
         choice: model(path.to_path_buf()),
     }
 }
