@@ -19,7 +19,7 @@ use crate::run::index::{self, RunStatus, RunSummary};
 use crate::spec;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::ExitStatus;
+use std::process::{Command, ExitStatus};
 
 /// How a stage ended.
 #[derive(Debug)]
@@ -110,58 +110,11 @@ fn train_stage(
     {
         return Ok(ended);
     }
-    // The run's own command extends it, and leaves it as it was where the engine refuses that.
     let amended = std::mem::take(&mut state.stages[at].amended);
     if index::summarize(&run)?.status != RunStatus::Finished || !amended.is_empty() {
-        let mut command = child::this_program(cx)?;
-        command.arg("train").arg("--resume").arg(run.path());
-        command.arg(if options.json { "--json" } else { "--headless" });
-        if options.force {
-            command.arg("--force");
-        }
-        for word in &amended {
-            command.args(["-s", word]);
-        }
-        // Threads are the machine's matter: a run's spec does not keep those of a resume.
-        let threads = ["threads", "train.threads"]
-            .iter()
-            .find_map(|key| train.set.get(*key)?.as_u64());
-        if let Some(threads) = threads {
-            command.args(["-s", &format!("threads={threads}")]);
-        }
-        let (status, said) = child::run(command, stop)?;
-        let summary = index::summarize(&run)?;
-        // In lines on standard output, which who keeps the errors alone does not see.
-        let told = |why: String| {
-            let said = !options.json && cx.stdout_is_terminal;
-            let exit = exit_of(status);
-            Ended::Failed { exit, why, said }
-        };
-        if let Some(why) = index::refusal(&run) {
-            return Ok(told(why));
-        }
-        match summary.status {
-            // Refused before anything was written: the run stands as it did.
-            RunStatus::Finished | RunStatus::Stopped if !status.success() => {
-                let silent = || format!("its run {} was not resumed", run.folder());
-                return Ok(Ended::failed(status, said, silent));
-            }
-            RunStatus::Finished => {}
-            RunStatus::Stopped => return Ok(Ended::Stopped),
-            RunStatus::Live => {
-                let attach = run_ref::command("attach", run.path(), &cx.runs_dir);
-                let why = format!("its run is training elsewhere: {attach}");
-                return Ok(Ended::Failed {
-                    exit: Exit::UserError,
-                    why,
-                    said: false,
-                });
-            }
-            _ if summary.message.is_empty() => {
-                let silent = || format!("its run {} ended without a final event", run.folder());
-                return Ok(Ended::failed(status, said, silent));
-            }
-            _ => return Ok(told(summary.message)),
+        let command = resume_command(&run, train, &amended, options, cx)?;
+        if let Some(ended) = resumed(&run, command, options, stop, cx)? {
+            return Ok(ended);
         }
     }
     match run.best_checkpoint() {
@@ -178,6 +131,79 @@ fn train_stage(
             })
         }
     }
+}
+
+/// The run's own command: it extends the run, and leaves it as it was where the engine refuses that.
+fn resume_command(
+    run: &RunDir,
+    train: &Train,
+    amended: &[String],
+    options: Options,
+    cx: &Context,
+) -> anyhow::Result<Command> {
+    let mut command = child::this_program(cx)?;
+    command.arg("train").arg("--resume").arg(run.path());
+    command.arg(if options.json { "--json" } else { "--headless" });
+    if options.force {
+        command.arg("--force");
+    }
+    for word in amended {
+        command.args(["-s", word]);
+    }
+    // Threads are the machine's matter: a run's spec does not keep those of a resume.
+    let threads = ["threads", "train.threads"]
+        .iter()
+        .find_map(|key| train.set.get(*key)?.as_u64());
+    if let Some(threads) = threads {
+        command.args(["-s", &format!("threads={threads}")]);
+    }
+    Ok(command)
+}
+
+/// Resumes the run of a stage. Returns how the stage ended, unless the run trained to its end.
+///
+/// # Errors
+/// No process can be started; the log cannot be read.
+fn resumed(
+    run: &RunDir,
+    command: Command,
+    options: Options,
+    stop: &Stop,
+    cx: &Context,
+) -> anyhow::Result<Option<Ended>> {
+    let (status, said) = child::run(command, stop)?;
+    let summary = index::summarize(run)?;
+    // In lines on standard output, which who keeps the errors alone does not see.
+    let told = |why: String| {
+        let said = !options.json && cx.stdout_is_terminal;
+        let exit = exit_of(status);
+        Ended::Failed { exit, why, said }
+    };
+    if let Some(why) = index::refusal(run) {
+        return Ok(Some(told(why)));
+    }
+    Ok(match summary.status {
+        // Refused before anything was written: the run stands as it did.
+        RunStatus::Finished | RunStatus::Stopped if !status.success() => {
+            let silent = || format!("its run {} was not resumed", run.folder());
+            Some(Ended::failed(status, said, silent))
+        }
+        RunStatus::Finished => None,
+        RunStatus::Stopped => Some(Ended::Stopped),
+        RunStatus::Live => {
+            let attach = run_ref::command("attach", run.path(), &cx.runs_dir);
+            Some(Ended::Failed {
+                exit: Exit::UserError,
+                why: format!("its run is training elsewhere: {attach}"),
+                said: false,
+            })
+        }
+        _ if summary.message.is_empty() => {
+            let silent = || format!("its run {} ended without a final event", run.folder());
+            Some(Ended::failed(status, said, silent))
+        }
+        _ => Some(told(summary.message)),
+    })
 }
 
 /// Watches the run of a stage that an engine still trains, as where its pipeline's process died, to its end. A stop is passed on to
