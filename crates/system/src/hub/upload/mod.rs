@@ -9,7 +9,6 @@ mod tests;
 use super::http::{Http, encoded};
 use super::{HubConfig, HubError, Repo};
 use crate::base::files::{open_plain, read_plain, read_plain_text};
-use lfs::Object;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io::Read;
@@ -160,11 +159,10 @@ pub fn upload(
         there: ways.unchanged.len(),
         ..Uploaded::default()
     };
-    let objects: Vec<Object> = ways.large.iter().map(|file| Object { file }).collect();
-    for objects in objects.chunks(BATCH) {
-        let sent = lfs::send(&http, &upload.repo, objects, on_progress)?;
+    for files in ways.large.chunks(BATCH) {
+        let sent = lfs::send(&http, &upload.repo, files, on_progress)?;
         done.sent += sent;
-        done.there += objects.len() - sent;
+        done.there += files.len() - sent;
     }
     let committed = commit(&http, upload, &ways)?;
     done.url = committed.commit_url;
