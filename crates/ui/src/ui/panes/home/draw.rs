@@ -103,10 +103,8 @@ impl HomePane {
         let (area, _) = split_bottom(area, u16::from(airy));
         let presets = self.presets(store);
         let lines = preset_lines(&presets, self.offers_wizard());
-        let selected = self.selected.min(presets.len());
-        let at = lines
-            .iter()
-            .position(|line| *line == PresetLine::Row(selected));
+        let selected = PresetLine::Row(self.selected.min(presets.len()));
+        let at = lines.iter().position(|line| *line == selected);
         let height = usize::from(area.height);
         // With the cursor among the runs the presets stay where they are.
         if self.selected < self.offset(store) {
@@ -118,25 +116,17 @@ impl HomePane {
             self.scroll_presets = 0;
         }
         let below = lines.iter().skip(self.scroll_presets + height);
-        let below = below
-            .filter(|line| matches!(line, PresetLine::Row(_)))
-            .count();
+        let is_row = |line: &&PresetLine| matches!(line, PresetLine::Row(_));
+        let below = below.filter(is_row).count();
         if below > 0 {
             let words = format!("{} {below} more ", theme.glyphs().down);
             let more = Line::styled(words, theme.style(Meaning::Muted)).right_aligned();
             frame.render_widget(more, head);
         }
-        let names = presets
-            .iter()
-            .map(|p| p.title().width())
-            .max()
-            .unwrap_or(0)
-            .clamp(8, 24);
-        for (line, y) in lines
-            .iter()
-            .skip(self.scroll_presets)
-            .zip(area.y..area.bottom())
-        {
+        let names = presets.iter().map(|preset| preset.title().width());
+        let names = names.max().unwrap_or(0).clamp(8, 24);
+        let shown = lines.iter().skip(self.scroll_presets);
+        for (line, y) in shown.zip(area.y..area.bottom()) {
             let place = Rect {
                 y,
                 height: 1,
