@@ -2,7 +2,7 @@
 //! begins.
 
 use super::child::Stop;
-use super::stages::{Ended, run_stage};
+use super::stages::{Driving, Ended, run_stage};
 use super::{Options, failed, needs, table};
 use crate::base::clock::Clock;
 use crate::base::human;
@@ -36,7 +36,13 @@ fn drive(
 ) -> anyhow::Result<Exit> {
     let _lock = dir.claim().map_err(|e| failed(&e))?;
     let (pipeline, mut state) = dir.load().map_err(|e| failed(&e))?;
-    let stop = Stop::listen(detached);
+    let stop = &Stop::listen(detached);
+    let driving = Driving {
+        dir,
+        options,
+        stop,
+        cx,
+    };
     let resume = format!(
         "llmtui train --resume {}{}",
         state.id,
@@ -50,7 +56,7 @@ fn drive(
             errln!("stopped before stage {}; {resume} continues", stage.name);
             return Ok(Exit::Done);
         }
-        match drive_stage(dir, stage, &mut state, at, options, &stop, cx)? {
+        match drive_stage(driving, stage, &mut state, at)? {
             Ended::Done(_) => {}
             Ended::Stopped => {
                 errln!("stage {} was stopped; {resume} continues", stage.name);
@@ -78,20 +84,20 @@ fn drive(
 
 /// Does stage `at`; its state is on the disk before it begins and when it has ended.
 fn drive_stage(
-    dir: &PipelineDir,
+    driving: Driving<'_>,
     stage: &Stage,
     state: &mut State,
     at: usize,
-    options: Options,
-    stop: &Stop,
-    cx: &Context,
 ) -> anyhow::Result<Ended> {
+    let Driving {
+        dir, options, cx, ..
+    } = driving;
     say_stage(options, state, at)?;
     state.stages[at].status = Status::Running;
     state.stages[at].message.clear();
     save(dir, state)?;
     let (begun, before) = (cx.clock.elapsed(), state.stages[at].seconds);
-    let ended = run_stage(dir, stage, state, at, options, stop, cx);
+    let ended = run_stage(driving, stage, state, at);
     let spent = cx.clock.elapsed().saturating_sub(begun);
     let driven = before + spent.as_secs_f64();
     let entry = &mut state.stages[at];

@@ -46,25 +46,32 @@ impl Ended {
     }
 }
 
+/// What all stages of a pipeline are done with.
+#[derive(Clone, Copy)]
+pub struct Driving<'a> {
+    pub dir: &'a PipelineDir,
+    pub options: Options,
+    pub stop: &'a Stop,
+    pub cx: &'a Context,
+}
+
 /// Does stage `at`, or goes on with it.
 ///
 /// # Errors
 /// It cannot be started.
 pub fn run_stage(
-    dir: &PipelineDir,
+    driving: Driving<'_>,
     stage: &Stage,
     state: &mut State,
     at: usize,
-    options: Options,
-    stop: &Stop,
-    cx: &Context,
 ) -> anyhow::Result<Ended> {
+    let Driving { dir, stop, cx, .. } = driving;
     let (words, made) = match &stage.work {
         Work::Tokenizer(config) => tokenizer(dir, &stage.name, config),
         Work::Eval(config) => evaluate(dir, state, at, config, cx)?,
         Work::Export(config) => export(dir, &stage.name, state, at, config, cx)?,
         Work::Report(config) => report(dir, &stage.name, config),
-        Work::Train(train) => return train_stage(dir, train, state, at, options, stop, cx),
+        Work::Train(train) => return train_stage(driving, train, state, at),
     };
     let mut command = child::this_program(cx)?;
     command.args(words);
@@ -87,14 +94,12 @@ pub fn begun(stage: &StageState, cx: &Context) -> Option<RunDir> {
 
 /// A run: made once, then resumed.
 fn train_stage(
-    dir: &PipelineDir,
+    driving: Driving<'_>,
     train: &Train,
     state: &mut State,
     at: usize,
-    options: Options,
-    stop: &Stop,
-    cx: &Context,
 ) -> anyhow::Result<Ended> {
+    let Driving { dir, cx, .. } = driving;
     let run = match begun(&state.stages[at], cx) {
         Some(run) => run,
         None => {
@@ -106,14 +111,14 @@ fn train_stage(
         }
     };
     if run.is_alive()
-        && let Some(ended) = followed(&run, options, stop, cx)?
+        && let Some(ended) = followed(&run, driving)?
     {
         return Ok(ended);
     }
     let amended = std::mem::take(&mut state.stages[at].amended);
     if index::summarize(&run)?.status != RunStatus::Finished || !amended.is_empty() {
-        let command = resume_command(&run, train, &amended, options, cx)?;
-        if let Some(ended) = resumed(&run, command, options, stop, cx)? {
+        let command = resume_command(&run, train, &amended, driving)?;
+        if let Some(ended) = resumed(&run, command, driving)? {
             return Ok(ended);
         }
     }
@@ -138,8 +143,7 @@ fn resume_command(
     run: &RunDir,
     train: &Train,
     amended: &[String],
-    options: Options,
-    cx: &Context,
+    Driving { options, cx, .. }: Driving<'_>,
 ) -> anyhow::Result<Command> {
     let mut command = child::this_program(cx)?;
     command.arg("train").arg("--resume").arg(run.path());
@@ -167,9 +171,9 @@ fn resume_command(
 fn resumed(
     run: &RunDir,
     command: Command,
-    options: Options,
-    stop: &Stop,
-    cx: &Context,
+    Driving {
+        options, stop, cx, ..
+    }: Driving<'_>,
 ) -> anyhow::Result<Option<Ended>> {
     let (status, said) = child::run(command, stop)?;
     let summary = index::summarize(run)?;
@@ -213,9 +217,9 @@ fn resumed(
 /// No process can be started; the log cannot be read.
 fn followed(
     run: &RunDir,
-    options: Options,
-    stop: &Stop,
-    cx: &Context,
+    Driving {
+        options, stop, cx, ..
+    }: Driving<'_>,
 ) -> anyhow::Result<Option<Ended>> {
     let name = one_line(&run.folder());
     errln!("note: {name} still trains; it is watched to its end");
