@@ -219,7 +219,7 @@ fn random_evaluation_rows_repeat_and_lie_in_the_split() {
 }
 
 /// All of a store, to learn from and to hold out as well, in padded rows; and where its documents begin, with their lengths.
-fn padded(mut store: Store, unit: Unit, seq_len: usize) -> (Documents, Vec<(u64, u64)>) {
+fn padded_rows(mut store: Store, unit: Unit, seq_len: usize) -> (Documents, Vec<(u64, u64)>) {
     store.unit = unit;
     let store = Arc::new(store);
     let spans: Vec<(u64, u64)> = store.spans().collect();
@@ -266,7 +266,7 @@ fn judged_answers_keep_their_labels_in_both_splits() {
         ]);
     }
     let store = of_documents(&[&all[..4], &all[4..]]);
-    let (data, _) = padded(store, Unit::Judged, 11);
+    let (data, _) = padded_rows(store, Unit::Judged, 11);
     // The fifth joins the two before it: alone it would have no baseline.
     assert_eq!((data.val_rows(), data.train[0].draws(2)), (5, 2));
     assert_eq!(data.train[0].tokens, 3 + 8 + 5 + 4 + 11);
@@ -299,7 +299,7 @@ fn judged_answers_keep_their_labels_in_both_splits() {
 fn both_sides_of_a_pair_stand_in_one_batch_chosen_first() {
     let sides: Vec<Document> = documents(&[4, 9, 6, 5, 3, 7, 8, 8], 1);
     let store = of_documents(&[&sides]);
-    let (data, spans) = padded(store, Unit::Pair, 12);
+    let (data, spans) = padded_rows(store, Unit::Pair, 12);
     assert_eq!((data.val_rows(), data.train[0].draws(3)), (4, 2));
     // Whole pairs are compared: one of the same answer beside another one is another example.
     assert_eq!(data.repeated(), Some((4, 4)));
