@@ -183,6 +183,13 @@ impl Term {
     }
 
     #[track_caller]
+    fn wait_first_step(&mut self) {
+        self.wait("the first step", |term| {
+            term.step().is_some_and(|step| step > 0)
+        });
+    }
+
+    #[track_caller]
     fn wait_text(&mut self, text: &str) {
         self.wait(text, |term| term.text().contains(text));
     }
@@ -265,9 +272,7 @@ fn a_run_outlives_its_viewer_and_can_be_chatted_with_and_stopped() {
     let mut term = Term::llmtui(&place, &[], (80, 24));
     term.wait_text("▸ quickstart");
     term.press("\r");
-    term.wait("the first step", |term| {
-        term.step().is_some_and(|step| step > 0)
-    });
+    term.wait_first_step();
     let (step, charts) = (term.step().unwrap(), term.text());
     term.wait("the charts to move", |term| {
         let chart = |text: &str| text.lines().skip(2).take(8).collect::<String>();
@@ -330,9 +335,7 @@ fn leaving_a_run_prints_how_to_return_and_its_name_is_enough() {
     let mut term = Term::llmtui(&place, &[], (80, 24));
     term.wait_text("▸ quickstart");
     term.press("\r");
-    term.wait("the first step", |term| {
-        term.step().is_some_and(|step| step > 0)
-    });
+    term.wait_first_step();
     term.press("q");
     term.wait_text("leave it running");
     term.press("l");
@@ -509,9 +512,7 @@ fn bytes_a_second() {
         };
         let idle = rate(&mut term, 5);
         term.press("\r");
-        term.wait("the first step", |term| {
-            term.step().is_some_and(|step| step > 0)
-        });
+        term.wait_first_step();
         let first = rate(&mut term, 5);
         let live = rate(&mut term, 10);
         let steps = term.step();
@@ -547,9 +548,7 @@ fn the_wizard_starts_a_run_from_an_empty_folder() {
         term.wait_text(title);
         term.press("\r");
     }
-    term.wait("the first step", |term| {
-        term.step().is_some_and(|step| step > 0)
-    });
+    term.wait_first_step();
     stop_and_leave(&mut term);
     let remembered = place.path().join("home/.local/state/llmtui/wizard.json");
     let remembered = std::fs::read_to_string(remembered).unwrap();
@@ -632,9 +631,7 @@ fn going_back_twice_in_the_wizard_changes_the_method() {
         term.wait_text(title);
         term.press("\r");
     }
-    term.wait("the first step", |term| {
-        term.step().is_some_and(|step| step > 0)
-    });
+    term.wait_first_step();
     stop_and_leave(&mut term);
 }
 

@@ -326,16 +326,7 @@ fn ask(
     stop: &AtomicBool,
 ) -> anyhow::Result<Vec<(usize, TaskError)>> {
     let mut refused = Vec::new();
-    let own = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let plain: String = model
-        .name
-        .chars()
-        .map(|c| if own(c) { c } else { '-' })
-        .collect();
-    let plain = plain.trim_start_matches('.');
-    let folder = args
-        .out
-        .join(format!("{plain}-{}", &model.fingerprint[..8]));
+    let folder = args.out.join(folder_name(model));
     let mut parted = Some(parted);
     let mut held: Option<Loaded> = None;
     for (at, task) in prepared.iter().enumerate() {
@@ -378,6 +369,15 @@ fn ask(
         model.outcomes.push(run.finish());
     }
     Ok(refused)
+}
+
+/// The folder of a model's answers: its name in plain characters, and the beginning of its fingerprint.
+fn folder_name(model: &Asked) -> String {
+    let own = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let plain = model.name.chars().map(|c| if own(c) { c } else { '-' });
+    let plain: String = plain.collect();
+    let plain = plain.trim_start_matches('.');
+    format!("{plain}-{}", &model.fingerprint[..8])
 }
 
 /// The shell's exit code after an interrupt: partial results are not a result.

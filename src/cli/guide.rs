@@ -3,7 +3,7 @@
 use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
 use crate::base::text::{one_line, wrap};
-use crate::guide::{self, Asked, Page, Subject, Trainer};
+use crate::guide::{self, Asked, Page, Shown, Subject, Trainer};
 use crate::hardware::Summary;
 use crate::plan::calibration::Machine;
 use crate::plan::target;
@@ -55,19 +55,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     let question = args.question.join(" ");
     let found = guide::find(&question);
-    let Some(page) = found.first() else {
-        let known: Vec<&str> = guide::pages().iter().map(|page| page.id).collect();
-        let said = one_line(&question);
-        let pages = format!(
-            "pages: {}; llmtui guide lists their questions",
-            known.join(", ")
-        );
-        let hint = match guide::verb(&question) {
-            Some(verb) => format!("{verb}; {pages}"),
-            None => pages,
-        };
-        return Err(Failure::user_error(format!("no page matches `{said}`"), hint).into());
-    };
+    let page = found.first().ok_or_else(|| no_page(&question))?;
     let state = state(args, cx)?;
     let here = crate::hardware::provider(cx.hardware.as_deref(), &cx.env)?.machine();
     let asked = asked(&question, &here.summary(), cx);
@@ -89,27 +77,49 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         value["missing"] = json!(shown.missing);
         format!("{}\n", super::out::json(&value)?)
     } else {
-        let width = cx.columns().unwrap_or(100).min(110);
-        let mut text = format!("{}\n\n", page.title);
-        for line in guide::plain(&shown.text).lines() {
-            // What follows a `- ` is indented below it.
-            let rest = if line.starts_with("- ") { "  " } else { "" };
-            for line in wrap(line, width, "", rest) {
-                let _ = writeln!(text, "{line}");
-            }
-        }
-        if !shown.missing.is_empty() {
-            let _ = write!(
-                text,
-                "\nMore detail with {}: --run RUN, --spec SPEC\n",
-                shown.missing.join(" and ")
-            );
-        }
-        let _ = write!(text, "\nSee also: llmtui guide {}\n", page.see.join(" | "));
-        cx.words(text)
+        cx.words(page_words(
+            page,
+            &shown,
+            cx.columns().unwrap_or(100).min(110),
+        ))
     };
     out.write_all(text.as_bytes())?;
     Ok(Exit::Done)
+}
+
+/// A question that no page answers, with the pages that there are.
+fn no_page(question: &str) -> Failure {
+    let known: Vec<&str> = guide::pages().iter().map(|page| page.id).collect();
+    let pages = format!(
+        "pages: {}; llmtui guide lists their questions",
+        known.join(", ")
+    );
+    let hint = match guide::verb(question) {
+        Some(verb) => format!("{verb}; {pages}"),
+        None => pages,
+    };
+    Failure::user_error(format!("no page matches `{}`", one_line(question)), hint)
+}
+
+/// A page, filled in, in lines of at most `width` columns.
+fn page_words(page: &Page, shown: &Shown, width: usize) -> String {
+    let mut text = format!("{}\n\n", page.title);
+    for line in guide::plain(&shown.text).lines() {
+        // What follows a `- ` is indented below it.
+        let rest = if line.starts_with("- ") { "  " } else { "" };
+        for line in wrap(line, width, "", rest) {
+            let _ = writeln!(text, "{line}");
+        }
+    }
+    if !shown.missing.is_empty() {
+        let _ = write!(
+            text,
+            "\nMore detail with {}: --run RUN, --spec SPEC\n",
+            shown.missing.join(" and ")
+        );
+    }
+    let _ = write!(text, "\nSee also: llmtui guide {}\n", page.see.join(" | "));
+    text
 }
 
 fn head(page: &Page) -> serde_json::Value {

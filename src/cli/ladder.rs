@@ -16,7 +16,7 @@ use crate::plan::start::new_run;
 use crate::plan::{Request, plan, target};
 use crate::run::RunDir;
 use crate::run::index::{self, RunStatus};
-use crate::spec::{self, Loaded};
+use crate::spec::{self, Loaded, RunSpec};
 use serde::Serialize;
 
 /// Predict a run's loss from three or more small ones
@@ -86,20 +86,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let set = super::model_ref::with_runs(&args.spec.set, cx)?;
     let loaded = super::memory::decided(args.spec.load(cx)?, cx);
     super::target::print_notes(&loaded);
-    if loaded.spec.method.on_policy().is_some() {
-        let what = format!(
-            "method {} trains on its own completions and has no validation loss for a ladder to predict",
-            loaded.spec.method.entry().id
-        );
-        let hint = format!(
-            "llmtui plan {name} estimates the run; llmtui train {name} -s max_steps=N tries a short one"
-        );
-        return Err(Failure::user_error(what, hint).into());
-    }
-    if args.axis == Axis::Size && loaded.spec.train.from.is_some() {
-        let what = "--axis size scales the model down, and train.from fixes its size";
-        return Err(Failure::user_error(what, "--axis tokens").into());
-    }
+    can_climb(name, &loaded.spec, args.axis)?;
     let mut request = target::resolve(name, &set, &cx.spec_sources())
         .map_err(|e| Failure::user_error(e.to_string(), e.hint()))?;
     Machine::load_or_measure(&cx.env, super::probe::measure).calibrate(&mut request);
@@ -146,6 +133,26 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     };
     std::io::stdout().lock().write_all(text.as_bytes())?;
     Ok(Exit::Done)
+}
+
+/// # Errors
+/// A spec of which smaller runs say nothing.
+fn can_climb(name: &str, spec: &RunSpec, axis: Axis) -> Result<(), Failure> {
+    if spec.method.on_policy().is_some() {
+        let what = format!(
+            "method {} trains on its own completions and has no validation loss for a ladder to predict",
+            spec.method.entry().id
+        );
+        let hint = format!(
+            "llmtui plan {name} estimates the run; llmtui train {name} -s max_steps=N tries a short one"
+        );
+        return Err(Failure::user_error(what, hint));
+    }
+    if axis == Axis::Size && spec.train.from.is_some() {
+        let what = "--axis size scales the model down, and train.from fixes its size";
+        return Err(Failure::user_error(what, "--axis tokens"));
+    }
+    Ok(())
 }
 
 fn seconds(request: &Request) -> Option<f64> {

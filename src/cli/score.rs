@@ -21,6 +21,7 @@ use crate::engine::export::Source;
 use crate::engine::memorization::Text;
 use crate::engine::perplexity::token_logps;
 use crate::models::{ModelSource, Parts};
+use crate::nn::Model;
 use left_out::LeftOut;
 use serde_json::{Value, json};
 use std::cmp::Ordering;
@@ -111,35 +112,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     })?;
     let context = source.model.shape().seq_len;
     let window = args.window.map_or(context, |n| n as usize).min(context);
-    let added = renderer.tokenizer().added_tokens();
-    let special = added.into_iter().filter(|token| token.special);
-    let special: Vec<u32> = special.map(|token| token.id).collect();
-    let mut scored = Vec::new();
-    for Labelled {
-        place,
-        label,
-        document,
-        ends,
-    } in documents
-    {
-        let logps = token_logps(&mut source.model, &document.ids, window)?;
-        let targets = document.ids.iter().zip(&document.supervised).skip(1);
-        let counted: Vec<(u32, f32)> = targets
-            .zip(logps)
-            .filter(|((_, supervised), _)| **supervised)
-            .map(|((id, _), logp)| (*id, logp))
-            .collect();
-        let (ids, logps): (Vec<u32>, Vec<f32>) = counted.into_iter().unzip();
-        let bytes = text_bytes(renderer.tokenizer(), &special, &document);
-        scored.push(ScoredText {
-            place,
-            label,
-            ids,
-            logps,
-            bytes,
-            not_scored: LeftOut::of(&document, ends),
-        });
-    }
+    let scored = scored(&mut source.model, renderer.tokenizer(), documents, window)?;
     if scored.iter().all(|text| text.logps.is_empty()) {
         let what = format!("{}: nothing to score", shown(&args.file));
         let hint = "a text needs two tokens; an answer needs one that the chat template marks as the assistant's";
@@ -160,6 +133,44 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     };
     std::io::stdout().lock().write_all(text.as_bytes())?;
     Ok(Exit::Done)
+}
+
+/// The log-probabilities of the supervised tokens of each document.
+fn scored(
+    model: &mut Model,
+    tokenizer: &Tokenizer,
+    documents: Vec<Labelled>,
+    window: usize,
+) -> anyhow::Result<Vec<ScoredText>> {
+    let special = tokenizer.added_tokens().into_iter();
+    let special = special.filter(|token| token.special);
+    let special: Vec<u32> = special.map(|token| token.id).collect();
+    let mut scored = Vec::new();
+    for Labelled {
+        place,
+        label,
+        document,
+        ends,
+    } in documents
+    {
+        let logps = token_logps(model, &document.ids, window)?;
+        let targets = document.ids.iter().zip(&document.supervised).skip(1);
+        let (ids, logps): (Vec<u32>, Vec<f32>) = targets
+            .zip(logps)
+            .filter(|((_, supervised), _)| **supervised)
+            .map(|((id, _), logp)| (*id, logp))
+            .unzip();
+        let bytes = text_bytes(tokenizer, &special, &document);
+        scored.push(ScoredText {
+            place,
+            label,
+            ids,
+            logps,
+            bytes,
+            not_scored: LeftOut::of(&document, ends),
+        });
+    }
+    Ok(scored)
 }
 
 /// Bytes of the scored text itself: marks between texts and turns stand for none of it, as lm-evaluation-harness counts.

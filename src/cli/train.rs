@@ -4,7 +4,7 @@ use super::args::{Resume, SpecArgs};
 use super::branch::Branch;
 use super::control::not_running;
 use super::exit::{Exit, Failure};
-use super::extend::{Asked, Extension};
+use super::extend::{Asked, Before, Extension};
 use super::run_ref::{self, named, newest_unfinished, same_training, spec_of};
 use super::target::{Target, print_notes};
 use super::{Context, dry_run, headless, memory, pipeline, workbench};
@@ -117,40 +117,12 @@ impl Args {
 }
 
 pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
-    if args.stop_after == Some(0) {
-        return Err(Failure::user_error(
-            "--stop-after 0 does nothing: steps are counted from 1",
-            "",
-        )
-        .into());
-    }
-    if args.fresh_optimizer && args.resume.is_none() && args.branch.is_none() {
-        let what = "--fresh-optimizer drops the moments of a checkpoint, and a new run has none";
-        return Err(Failure::user_error(what, "with --resume RUN or --branch RUN@STEP").into());
-    }
-    if args.fresh_optimizer && args.no_start {
-        let what = "--fresh-optimizer drops the moments at a start, and --no-start starts nothing";
-        let fix = "llmtui train --resume RUN --fresh-optimizer, later";
-        return Err(Failure::user_error(what, fix).into());
-    }
+    refuse_without_effect(&args)?;
     if let Some(exit) = pipeline::take(&args.as_pipeline(), cx)? {
         return Ok(exit);
     }
     args.spec.set.extend(pipeline::on_nodes(&args.nodes));
-    let target = match (&args.resume, &args.branch) {
-        (Some(resume), _) => resumed(resume, &args, cx)?,
-        (None, Some(word)) => {
-            // Its own start drops them, not a later one.
-            let fresh = args.fresh_optimizer && !args.no_start;
-            let mut branch = Branch::plan(word, &args.spec, fresh, cx)?;
-            if !args.force {
-                branch.check_data(cx)?;
-            }
-            branch.loaded = memory::decided(branch.loaded, cx);
-            Target::Branch(Box::new(branch))
-        }
-        (None, None) => Target::New(Box::new(memory::decided(args.spec.load(cx)?, cx))),
-    };
+    let target = target(&args, cx)?;
     // A resumed run keeps its spec, whatever computes it now.
     let threads = match target {
         Target::Resumed(..) => asked_of(&args)?.threads,
@@ -170,30 +142,7 @@ pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
         memory::torch(&spec, &cx.env)?;
     }
     let resume = !matches!(target, Target::New(_));
-    let mut before = None;
-    let run = match target {
-        Target::Resumed(run, extension) => {
-            if let Some(extension) = extension {
-                before = Some(extension.write(&run)?);
-                extension
-                    .lines(&run)
-                    .iter()
-                    .for_each(|line| errln!("{line}"));
-            }
-            run
-        }
-        Target::New(loaded) => {
-            check_small_data(&loaded.spec, &cx.env).map_err(|e| Failure::data(&e))?;
-            print_notes(&loaded);
-            new_run(&cx.runs_dir, &loaded, None, &cx.clock)
-                .map_err(|e| Failure::not_a_new_run(&e))?
-        }
-        Target::Branch(branch) => {
-            print_notes(&branch.loaded);
-            branch.lines().iter().for_each(|line| errln!("{line}"));
-            branch.make(cx)?
-        }
-    };
+    let (run, before) = written(target, cx)?;
     if args.no_start {
         outln!("{}", shown(run.path()))?;
         return Ok(Exit::Done);
@@ -203,6 +152,75 @@ pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
         before.unless_begun(&run);
     }
     exit
+}
+
+/// Refuses options that do nothing as they are combined.
+fn refuse_without_effect(args: &Args) -> Result<(), Failure> {
+    if args.stop_after == Some(0) {
+        let what = "--stop-after 0 does nothing: steps are counted from 1";
+        return Err(Failure::user_error(what, ""));
+    }
+    if args.fresh_optimizer && args.resume.is_none() && args.branch.is_none() {
+        let what = "--fresh-optimizer drops the moments of a checkpoint, and a new run has none";
+        return Err(Failure::user_error(
+            what,
+            "with --resume RUN or --branch RUN@STEP",
+        ));
+    }
+    if args.fresh_optimizer && args.no_start {
+        let what = "--fresh-optimizer drops the moments at a start, and --no-start starts nothing";
+        let fix = "llmtui train --resume RUN --fresh-optimizer, later";
+        return Err(Failure::user_error(what, fix));
+    }
+    Ok(())
+}
+
+/// What the words mean: a run to resume, a branch, or a new run.
+fn target(args: &Args, cx: &Context) -> anyhow::Result<Target> {
+    match (&args.resume, &args.branch) {
+        (Some(resume), _) => resumed(resume, args, cx),
+        (None, Some(word)) => {
+            // Its own start drops them, not a later one.
+            let fresh = args.fresh_optimizer && !args.no_start;
+            let mut branch = Branch::plan(word, &args.spec, fresh, cx)?;
+            if !args.force {
+                branch.check_data(cx)?;
+            }
+            branch.loaded = memory::decided(branch.loaded, cx);
+            Ok(Target::Branch(Box::new(branch)))
+        }
+        (None, None) => {
+            let loaded = memory::decided(args.spec.load(cx)?, cx);
+            Ok(Target::New(Box::new(loaded)))
+        }
+    }
+}
+
+/// The target's run on the disk; of one that is extended also what its files were before.
+fn written(target: Target, cx: &Context) -> anyhow::Result<(RunDir, Option<Before>)> {
+    match target {
+        Target::Resumed(run, None) => Ok((run, None)),
+        Target::Resumed(run, Some(extension)) => {
+            let before = extension.write(&run)?;
+            extension
+                .lines(&run)
+                .iter()
+                .for_each(|line| errln!("{line}"));
+            Ok((run, Some(before)))
+        }
+        Target::New(loaded) => {
+            check_small_data(&loaded.spec, &cx.env).map_err(|e| Failure::data(&e))?;
+            print_notes(&loaded);
+            let run = new_run(&cx.runs_dir, &loaded, None, &cx.clock)
+                .map_err(|e| Failure::not_a_new_run(&e))?;
+            Ok((run, None))
+        }
+        Target::Branch(branch) => {
+            print_notes(&branch.loaded);
+            branch.lines().iter().for_each(|line| errln!("{line}"));
+            Ok((branch.make(cx)?, None))
+        }
+    }
 }
 
 /// Starts the engine of a run that is on the disk, and watches it.

@@ -54,6 +54,19 @@ fn the_worker_passes_its_own_tests() {
     assert!(status.success());
 }
 
+/// The state of a run that `args` train, with `--json`.
+#[track_caller]
+fn trained(bench: &Bench, args: &[&str]) -> RunState {
+    let out = bench.llmtui(args);
+    let code = out.status.code();
+    assert_eq!(code, Some(0), "{args:?}: {}", text(&out.stderr));
+    let events: Vec<Envelope> = text(&out.stdout)
+        .lines()
+        .map(|line| llmtui::wire::decode_envelope(line).unwrap())
+        .collect();
+    RunState::from_events(&events)
+}
+
 /// Preference learning with a nonlinear loss and a frozen reference on the ranks; adapters; and a packed batch of documents.
 #[test]
 #[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
@@ -80,19 +93,8 @@ fn methods_and_adapters_give_the_same_losses() {
             "-s",
             "eval.batches=1",
         ];
-        let out = bench.llmtui(&[&["train", preset, "--json"][..], &common, &quiet, more].concat());
-        assert_eq!(
-            out.status.code(),
-            Some(0),
-            "{preset}: {}",
-            text(&out.stderr)
-        );
-        let events = text(&out.stdout);
-        let events: Vec<Envelope> = events
-            .lines()
-            .map(|line| llmtui::wire::decode_envelope(line).unwrap())
-            .collect();
-        let state = RunState::from_events(&events);
+        let args = [&["train", preset, "--json"][..], &common, &quiet, more].concat();
+        let state = trained(&bench, &args);
         let of = |id: &str| {
             state.series[id]
                 .recent()
@@ -194,19 +196,7 @@ fn answers_are_the_same_ones_on_both_engines() {
             .chain(common)
             .chain(rewards)
             .collect();
-        let out = bench.llmtui(&[&args[..], more].concat());
-        assert_eq!(
-            out.status.code(),
-            Some(0),
-            "{preset}: {}",
-            text(&out.stderr)
-        );
-        let events = text(&out.stdout);
-        let events: Vec<Envelope> = events
-            .lines()
-            .map(|line| llmtui::wire::decode_envelope(line).unwrap())
-            .collect();
-        let state = RunState::from_events(&events);
+        let state = trained(&bench, &[&args[..], more].concat());
         let of = |id: &str| {
             let series = state.series.get(id).unwrap_or_else(|| panic!("{id}"));
             series.recent().map(|p| p.value).collect::<Vec<f64>>()

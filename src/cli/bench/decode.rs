@@ -2,7 +2,7 @@
 
 use super::machine::peak_rss;
 use super::sizes::smol_135m;
-use super::{Exit, arithmetic, check, pool, precision};
+use super::{Exit, arithmetic, check, pool, precision, print};
 use crate::base::clock::Clock;
 use crate::base::human;
 use crate::base::stats::median;
@@ -76,12 +76,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     arithmetic(args.precision)?;
     let (pool, threads) = pool(args.threads)?;
     let report = pool.install(|| measure(&args, threads, cx))?;
-    if args.json {
-        outln!("{}", crate::cli::out::json_line(&report)?)?;
-    } else {
-        print_table(&report)?;
-    }
-    Ok(Exit::Done)
+    print(&report, args.json, print_table)
 }
 
 /// The model, and the number formats of its weights.

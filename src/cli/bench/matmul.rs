@@ -2,7 +2,7 @@
 
 use super::machine::Peaks;
 use super::sizes::Size;
-use super::{Exit, check, pool};
+use super::{Exit, check, pool, print};
 use crate::base::clock::Clock;
 use crate::base::stats::median;
 use crate::cli::Context;
@@ -79,12 +79,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     check(args.seconds, args.threads)?;
     let (pool, threads) = pool(args.threads)?;
     let report = pool.install(|| measure(&args, threads, &cx.clock));
-    if args.json {
-        outln!("{}", crate::cli::out::json_line(&report)?)?;
-    } else {
-        print_table(&report)?;
-    }
-    Ok(Exit::Done)
+    print(&report, args.json, print_table)
 }
 
 fn measure(args: &Args, threads: usize, clock: &dyn Clock) -> Report {

@@ -9,8 +9,10 @@ mod trainee;
 
 use super::Context;
 use super::exit::{Exit, Failure};
+use super::out::json_line;
 use crate::kernels::matmul::ComputeDtype;
 use crate::nn::{Precision, PrecisionError};
+use serde::Serialize;
 
 /// Benchmark this machine
 #[derive(Debug, clap::Args)]
@@ -62,4 +64,17 @@ fn pool(threads: Option<usize>) -> anyhow::Result<(rayon::ThreadPool, usize)> {
         .num_threads(threads)
         .build()?;
     Ok((pool, threads))
+}
+
+/// Prints a report as one JSON object, or as its table.
+fn print<R: Serialize>(
+    report: &R,
+    json: bool,
+    table: fn(&R) -> std::io::Result<()>,
+) -> anyhow::Result<Exit> {
+    match json {
+        true => outln!("{}", json_line(report)?)?,
+        false => table(report)?,
+    }
+    Ok(Exit::Done)
 }

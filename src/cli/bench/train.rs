@@ -3,7 +3,7 @@
 use super::machine::{Counters, Peaks, peak_rss};
 use super::sizes::{Setup, Size};
 use super::trainee::{Share, Trainee};
-use super::{Exit, arithmetic, check, pool, precision};
+use super::{Exit, arithmetic, check, pool, precision, print};
 use crate::base::clock::Clock;
 use crate::base::human;
 use crate::base::stats::median;
@@ -104,12 +104,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     arithmetic(args.precision)?;
     let (pool, threads) = pool(args.threads)?;
     let report = pool.install(|| measure(&args, threads, cx))?;
-    if args.json {
-        outln!("{}", crate::cli::out::json_line(&report)?)?;
-    } else {
-        print_table(&report)?;
-    }
-    Ok(Exit::Done)
+    print(&report, args.json, print_table)
 }
 
 fn setup(args: &Args) -> Setup {

@@ -101,14 +101,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     );
     if left > 0 {
         dropped.finish().map_err(unwritten)?;
-        for (id, n) in &counts {
-            let title = checks::find(id).map_or(*id, |kind| kind.title);
-            text.push_str(&format!(
-                "  {:>9} dropped  {}\n",
-                grouped(*n),
-                title.to_lowercase()
-            ));
-        }
+        text.push_str(&dropped_words(&counts));
         text.push_str(&format!("dropped rows, with reasons: {}\n", shown(&list)));
     }
     for limit in limits {
@@ -116,6 +109,16 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     std::io::stdout().lock().write_all(text.as_bytes())?;
     Ok(Exit::Done)
+}
+
+/// A line for each kind of finding: how many rows were dropped for it.
+fn dropped_words(counts: &BTreeMap<&'static str, u64>) -> String {
+    let line = |(id, n): (&&'static str, &u64)| {
+        let title = checks::find(id).map_or(*id, |kind| kind.title);
+        let n = grouped(*n);
+        format!("  {n:>9} dropped  {}\n", title.to_lowercase())
+    };
+    counts.iter().map(line).collect()
 }
 
 /// A dropped row, with the evidence.

@@ -56,6 +56,42 @@ fn done_already(args: &Request, state: &State) -> Vec<String> {
     named.map(note).collect()
 }
 
+/// Sets the values; returns the runs of stages that were begun, each with what is said of it.
+fn begun(
+    pipeline: &mut Pipeline,
+    sets: &[String],
+    redo: &[String],
+    state: &State,
+    cx: &Context,
+) -> anyhow::Result<Vec<Begun>> {
+    let mut all: Vec<Begun> = Vec::new();
+    for word in sets {
+        let name = pipeline.set(word).map_err(|e| failed(&e))?;
+        let stage = state.stages.iter().find(|stage| stage.name == name);
+        let Some(stage) = stage.filter(|_| !redo.contains(&name)) else {
+            continue;
+        };
+        if stage.status == Status::Done {
+            let what = format!("-s {word}: stage {name} is done, its values are fixed");
+            return Err(Failure::user_error(what, format!("--redo {name}")).into());
+        }
+        let Some(run) = stages::begun(stage, cx) else {
+            continue;
+        };
+        let own = word.split_once('.').map_or("", |(_, own)| own).to_string();
+        match all.iter_mut().find(|begun| begun.stage == name) {
+            Some(begun) => begun.words.push(own),
+            None => all.push(Begun {
+                stage: name,
+                run,
+                words: vec![own],
+                extension: None,
+            }),
+        }
+    }
+    Ok(all)
+}
+
 impl Amended {
     /// # Errors
     /// A stage that does not exist or is done; a value that the stage, or the run that it has begun, cannot take.
@@ -70,32 +106,7 @@ impl Amended {
             errln!("note: {note}");
         }
         let sets = sets(args, &pipeline, &state);
-        // Of each stage that was begun: its run, and what is said of it.
-        let mut begun: Vec<Begun> = Vec::new();
-        for word in &sets {
-            let name = pipeline.set(word).map_err(|e| failed(&e))?;
-            let stage = state.stages.iter().find(|stage| stage.name == name);
-            let Some(stage) = stage.filter(|_| !args.redo.contains(&name)) else {
-                continue;
-            };
-            if stage.status == Status::Done {
-                let what = format!("-s {word}: stage {name} is done, its values are fixed");
-                return Err(Failure::user_error(what, format!("--redo {name}")).into());
-            }
-            let Some(run) = stages::begun(stage, cx) else {
-                continue;
-            };
-            let own = word.split_once('.').map_or("", |(_, own)| own).to_string();
-            match begun.iter_mut().find(|other| other.stage == name) {
-                Some(begun) => begun.words.push(own),
-                None => begun.push(Begun {
-                    stage: name,
-                    run,
-                    words: vec![own],
-                    extension: None,
-                }),
-            }
-        }
+        let mut begun = begun(&mut pipeline, &sets, args.redo, &state, cx)?;
         let places = dir.places().map_err(|e| failed(&e))?.with_words(&sets);
         if !sets.is_empty() {
             pipeline

@@ -2,14 +2,14 @@
 //! begins.
 
 use super::child::Stop;
-use super::stages::{Ended, run_stage};
+use super::stages::{Driving, Ended, run_stage};
 use super::{Options, failed, needs, table};
 use crate::base::clock::Clock;
 use crate::base::human;
 use crate::base::text::shown;
 use crate::cli::exit::{Exit, Failure, chain};
 use crate::cli::{Context, out, run_ref};
-use crate::pipeline::{PipelineDir, State, Status};
+use crate::pipeline::{PipelineDir, Stage, State, Status};
 
 /// Drives a pipeline from its first unfinished stage to its end.
 ///
@@ -36,7 +36,13 @@ fn drive(
 ) -> anyhow::Result<Exit> {
     let _lock = dir.claim().map_err(|e| failed(&e))?;
     let (pipeline, mut state) = dir.load().map_err(|e| failed(&e))?;
-    let stop = Stop::listen(detached);
+    let stop = &Stop::listen(detached);
+    let driving = Driving {
+        dir,
+        options,
+        stop,
+        cx,
+    };
     let resume = format!(
         "llmtui train --resume {}{}",
         state.id,
@@ -50,36 +56,7 @@ fn drive(
             errln!("stopped before stage {}; {resume} continues", stage.name);
             return Ok(Exit::Done);
         }
-        say_stage(options, &state, at)?;
-        state.stages[at].status = Status::Running;
-        state.stages[at].message.clear();
-        save(dir, &state)?;
-        let (begun, before) = (cx.clock.elapsed(), state.stages[at].seconds);
-        let ended = run_stage(dir, stage, &mut state, at, options, &stop, cx);
-        let spent = cx.clock.elapsed().saturating_sub(begun);
-        let driven = before + spent.as_secs_f64();
-        let run = state.stages[at].current_run(&cx.runs_dir);
-        // A run may have trained without the pipeline, too.
-        state.stages[at].seconds =
-            run.map_or(driven, |run| state.stages[at].earlier_seconds + run.seconds);
-        let ended = ended.unwrap_or_else(|error| {
-            let (exit, why) = match error.downcast::<Failure>() {
-                Ok(failure) => (failure.exit, failure.what),
-                Err(error) => (Exit::UserError, chain(&error)),
-            };
-            let said = false;
-            Ended::Failed { exit, why, said }
-        });
-        let entry = &mut state.stages[at];
-        match &ended {
-            Ended::Done(made) => (entry.status, entry.made) = (Status::Done, Some(made.clone())),
-            Ended::Stopped => entry.status = Status::Stopped,
-            Ended::Failed { why, .. } => {
-                (entry.status, entry.message) = (Status::Failed, why.clone());
-            }
-        }
-        save(dir, &state)?;
-        match ended {
+        match drive_stage(driving, stage, &mut state, at)? {
             Ended::Done(_) => {}
             Ended::Stopped => {
                 errln!("stage {} was stopped; {resume} continues", stage.name);
@@ -103,6 +80,49 @@ fn drive(
         }
     }
     finish(options, &state, dir, cx)
+}
+
+/// Does stage `at`; its state is on the disk before it begins and when it has ended.
+fn drive_stage(
+    driving: Driving<'_>,
+    stage: &Stage,
+    state: &mut State,
+    at: usize,
+) -> anyhow::Result<Ended> {
+    let Driving {
+        dir, options, cx, ..
+    } = driving;
+    say_stage(options, state, at)?;
+    state.stages[at].status = Status::Running;
+    state.stages[at].message.clear();
+    save(dir, state)?;
+    let (begun, before) = (cx.clock.elapsed(), state.stages[at].seconds);
+    let ended = run_stage(driving, stage, state, at);
+    let spent = cx.clock.elapsed().saturating_sub(begun);
+    let driven = before + spent.as_secs_f64();
+    let entry = &mut state.stages[at];
+    // A run may have trained without the pipeline, too.
+    entry.seconds = match entry.current_run(&cx.runs_dir) {
+        Some(run) => entry.earlier_seconds + run.seconds,
+        None => driven,
+    };
+    let ended = ended.unwrap_or_else(|error| {
+        let (exit, why) = match error.downcast::<Failure>() {
+            Ok(failure) => (failure.exit, failure.what),
+            Err(error) => (Exit::UserError, chain(&error)),
+        };
+        let said = false;
+        Ended::Failed { exit, why, said }
+    });
+    match &ended {
+        Ended::Done(made) => (entry.status, entry.made) = (Status::Done, Some(made.clone())),
+        Ended::Stopped => entry.status = Status::Stopped,
+        Ended::Failed { why, .. } => {
+            (entry.status, entry.message) = (Status::Failed, why.clone());
+        }
+    }
+    save(dir, state)?;
+    Ok(ended)
 }
 
 fn done(state: &State) -> Vec<String> {

@@ -71,44 +71,43 @@ fn lack<'a>(
             hint,
         };
         let before = pipeline.stages[..at].iter().filter(trains);
-        let (there, out): (Vec<&Stage>, Vec<&Stage>) = before.partition(|s| !is_out(&s.name));
-        let names = |stages: &[&Stage], between: &str| {
-            let names: Vec<&str> = stages.iter().map(|stage| stage.name.as_str()).collect();
-            names.join(between)
-        };
-        let named: &[String] = match &stage.work {
-            Work::Train(train) => match &train.from {
-                StageModel::Stage(name) => std::slice::from_ref(name),
-                StageModel::Spec => return None,
-            },
-            Work::Eval(config) => &config.models,
-            Work::Export(config) => config.model.as_slice(),
-            Work::Tokenizer(_) | Work::Report(_) => return None,
-        };
+        let before = before.map(|stage| &stage.name);
+        let (out, there): (Vec<&String>, Vec<&String>) = before.partition(|name| is_out(name));
+        let named = models_of(stage)?;
         // Where none is named it takes what there is.
         if named.is_empty() {
+            let out: Vec<&str> = out.into_iter().map(String::as_str).collect();
             return (there.is_empty() && !out.is_empty())
-                .then(|| lacks(&names(&out, " or "), as_well));
+                .then(|| lacks(&out.join(" or "), as_well));
         }
         let gone = named.iter().find(|name| is_out(name))?;
         let left = named.iter().filter(|name| !is_out(name));
         let left: Vec<&str> = left.map(String::as_str).collect();
-        let hint = match &stage.work {
-            Work::Eval(_) if !left.is_empty() => {
-                format!(
-                    "{as_well}, or -s {}.models=[{}]",
-                    stage.name,
-                    left.join(",")
-                )
+        let hint = match (&stage.work, there.last()) {
+            (Work::Eval(_), _) if !left.is_empty() => {
+                let left = left.join(",");
+                format!("{as_well}, or -s {}.models=[{left}]", stage.name)
             }
-            Work::Export(_) if !there.is_empty() => {
-                let other = names(&there[there.len() - 1..], "");
+            (Work::Export(_), Some(other)) => {
                 format!("{as_well}, or -s {}.model={other}", stage.name)
             }
             _ => as_well,
         };
         Some(lacks(gone, hint))
     })
+}
+
+/// The stages whose models a stage takes by name, none where it takes what there is; `None` of one that takes no model of a stage.
+fn models_of(stage: &Stage) -> Option<&[String]> {
+    match &stage.work {
+        Work::Train(train) => match &train.from {
+            StageModel::Stage(name) => Some(std::slice::from_ref(name)),
+            StageModel::Spec => None,
+        },
+        Work::Eval(config) => Some(&config.models),
+        Work::Export(config) => Some(config.model.as_slice()),
+        Work::Tokenizer(_) | Work::Report(_) => None,
+    }
 }
 
 fn trains(stage: &&Stage) -> bool {

@@ -19,7 +19,7 @@ use crate::run::index::{self, RunStatus, RunSummary};
 use crate::spec;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::ExitStatus;
+use std::process::{Command, ExitStatus};
 
 /// How a stage ended.
 #[derive(Debug)]
@@ -46,25 +46,32 @@ impl Ended {
     }
 }
 
+/// What all stages of a pipeline are done with.
+#[derive(Clone, Copy)]
+pub struct Driving<'a> {
+    pub dir: &'a PipelineDir,
+    pub options: Options,
+    pub stop: &'a Stop,
+    pub cx: &'a Context,
+}
+
 /// Does stage `at`, or goes on with it.
 ///
 /// # Errors
 /// It cannot be started.
 pub fn run_stage(
-    dir: &PipelineDir,
+    driving: Driving<'_>,
     stage: &Stage,
     state: &mut State,
     at: usize,
-    options: Options,
-    stop: &Stop,
-    cx: &Context,
 ) -> anyhow::Result<Ended> {
+    let Driving { dir, stop, cx, .. } = driving;
     let (words, made) = match &stage.work {
         Work::Tokenizer(config) => tokenizer(dir, &stage.name, config),
         Work::Eval(config) => evaluate(dir, state, at, config, cx)?,
         Work::Export(config) => export(dir, &stage.name, state, at, config, cx)?,
         Work::Report(config) => report(dir, &stage.name, config),
-        Work::Train(train) => return train_stage(dir, train, state, at, options, stop, cx),
+        Work::Train(train) => return train_stage(driving, train, state, at),
     };
     let mut command = child::this_program(cx)?;
     command.args(words);
@@ -87,14 +94,12 @@ pub fn begun(stage: &StageState, cx: &Context) -> Option<RunDir> {
 
 /// A run: made once, then resumed.
 fn train_stage(
-    dir: &PipelineDir,
+    driving: Driving<'_>,
     train: &Train,
     state: &mut State,
     at: usize,
-    options: Options,
-    stop: &Stop,
-    cx: &Context,
 ) -> anyhow::Result<Ended> {
+    let Driving { dir, cx, .. } = driving;
     let run = match begun(&state.stages[at], cx) {
         Some(run) => run,
         None => {
@@ -106,62 +111,15 @@ fn train_stage(
         }
     };
     if run.is_alive()
-        && let Some(ended) = followed(&run, options, stop, cx)?
+        && let Some(ended) = followed(&run, driving)?
     {
         return Ok(ended);
     }
-    // The run's own command extends it, and leaves it as it was where the engine refuses that.
     let amended = std::mem::take(&mut state.stages[at].amended);
     if index::summarize(&run)?.status != RunStatus::Finished || !amended.is_empty() {
-        let mut command = child::this_program(cx)?;
-        command.arg("train").arg("--resume").arg(run.path());
-        command.arg(if options.json { "--json" } else { "--headless" });
-        if options.force {
-            command.arg("--force");
-        }
-        for word in &amended {
-            command.args(["-s", word]);
-        }
-        // Threads are the machine's matter: a run's spec does not keep those of a resume.
-        let threads = ["threads", "train.threads"]
-            .iter()
-            .find_map(|key| train.set.get(*key)?.as_u64());
-        if let Some(threads) = threads {
-            command.args(["-s", &format!("threads={threads}")]);
-        }
-        let (status, said) = child::run(command, stop)?;
-        let summary = index::summarize(&run)?;
-        // In lines on standard output, which who keeps the errors alone does not see.
-        let told = |why: String| {
-            let said = !options.json && cx.stdout_is_terminal;
-            let exit = exit_of(status);
-            Ended::Failed { exit, why, said }
-        };
-        if let Some(why) = index::refusal(&run) {
-            return Ok(told(why));
-        }
-        match summary.status {
-            // Refused before anything was written: the run stands as it did.
-            RunStatus::Finished | RunStatus::Stopped if !status.success() => {
-                let silent = || format!("its run {} was not resumed", run.folder());
-                return Ok(Ended::failed(status, said, silent));
-            }
-            RunStatus::Finished => {}
-            RunStatus::Stopped => return Ok(Ended::Stopped),
-            RunStatus::Live => {
-                let attach = run_ref::command("attach", run.path(), &cx.runs_dir);
-                let why = format!("its run is training elsewhere: {attach}");
-                return Ok(Ended::Failed {
-                    exit: Exit::UserError,
-                    why,
-                    said: false,
-                });
-            }
-            _ if summary.message.is_empty() => {
-                let silent = || format!("its run {} ended without a final event", run.folder());
-                return Ok(Ended::failed(status, said, silent));
-            }
-            _ => return Ok(told(summary.message)),
+        let command = resume_command(&run, train, &amended, driving)?;
+        if let Some(ended) = resumed(&run, command, driving)? {
+            return Ok(ended);
         }
     }
     match run.best_checkpoint() {
@@ -180,6 +138,78 @@ fn train_stage(
     }
 }
 
+/// The run's own command: it extends the run, and leaves it as it was where the engine refuses that.
+fn resume_command(
+    run: &RunDir,
+    train: &Train,
+    amended: &[String],
+    Driving { options, cx, .. }: Driving<'_>,
+) -> anyhow::Result<Command> {
+    let mut command = child::this_program(cx)?;
+    command.arg("train").arg("--resume").arg(run.path());
+    command.arg(if options.json { "--json" } else { "--headless" });
+    if options.force {
+        command.arg("--force");
+    }
+    for word in amended {
+        command.args(["-s", word]);
+    }
+    // Threads are the machine's matter: a run's spec does not keep those of a resume.
+    let threads = ["threads", "train.threads"]
+        .iter()
+        .find_map(|key| train.set.get(*key)?.as_u64());
+    if let Some(threads) = threads {
+        command.args(["-s", &format!("threads={threads}")]);
+    }
+    Ok(command)
+}
+
+/// Resumes the run of a stage. Returns how the stage ended, unless the run trained to its end.
+///
+/// # Errors
+/// No process can be started; the log cannot be read.
+fn resumed(
+    run: &RunDir,
+    command: Command,
+    Driving {
+        options, stop, cx, ..
+    }: Driving<'_>,
+) -> anyhow::Result<Option<Ended>> {
+    let (status, said) = child::run(command, stop)?;
+    let summary = index::summarize(run)?;
+    // In lines on standard output, which who keeps the errors alone does not see.
+    let told = |why: String| {
+        let said = !options.json && cx.stdout_is_terminal;
+        let exit = exit_of(status);
+        Ended::Failed { exit, why, said }
+    };
+    if let Some(why) = index::refusal(run) {
+        return Ok(Some(told(why)));
+    }
+    Ok(match summary.status {
+        // Refused before anything was written: the run stands as it did.
+        RunStatus::Finished | RunStatus::Stopped if !status.success() => {
+            let silent = || format!("its run {} was not resumed", run.folder());
+            Some(Ended::failed(status, said, silent))
+        }
+        RunStatus::Finished => None,
+        RunStatus::Stopped => Some(Ended::Stopped),
+        RunStatus::Live => {
+            let attach = run_ref::command("attach", run.path(), &cx.runs_dir);
+            Some(Ended::Failed {
+                exit: Exit::UserError,
+                why: format!("its run is training elsewhere: {attach}"),
+                said: false,
+            })
+        }
+        _ if summary.message.is_empty() => {
+            let silent = || format!("its run {} ended without a final event", run.folder());
+            Some(Ended::failed(status, said, silent))
+        }
+        _ => Some(told(summary.message)),
+    })
+}
+
 /// Watches the run of a stage that an engine still trains, as where its pipeline's process died, to its end. A stop is passed on to
 /// the engine. Returns how the stage ended, unless what comes behind the run's end is left to do.
 ///
@@ -187,9 +217,9 @@ fn train_stage(
 /// No process can be started; the log cannot be read.
 fn followed(
     run: &RunDir,
-    options: Options,
-    stop: &Stop,
-    cx: &Context,
+    Driving {
+        options, stop, cx, ..
+    }: Driving<'_>,
 ) -> anyhow::Result<Option<Ended>> {
     let name = one_line(&run.folder());
     errln!("note: {name} still trains; it is watched to its end");

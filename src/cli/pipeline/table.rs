@@ -29,26 +29,7 @@ pub fn planned(pipeline: &Pipeline, planned: &[Planned]) -> String {
     for stage in &pipeline.stages {
         let of = planned.iter().find(|p| p.stage == stage.name);
         rows.push(match (&stage.work, of) {
-            (_, Some(p)) => {
-                let mut row = vec![
-                    stage.name.clone(),
-                    p.method.clone(),
-                    human::short(p.n_params as f64),
-                    p.length
-                        .map_or("?".into(), |(steps, _)| human::grouped(steps)),
-                    tokens(p),
-                    human::bytes(p.bytes),
-                    p.seconds.map_or("?".into(), |time| {
-                        let at_most = if p.at_most { "at most " } else { "" };
-                        format!("{at_most}{}", human::seconds(time))
-                    }),
-                ];
-                if priced {
-                    let cost = p.gpus.as_ref().and_then(|gpus| gpus.cost);
-                    row.push(cost.map_or("?".into(), dollars));
-                }
-                row
-            }
+            (_, Some(of)) => training(of, priced),
             (Work::Train(_), None) => vec![stage.name.clone(), "skipped".into()],
             (work, None) => vec![stage.name.clone(), work.word().into()],
         });
@@ -72,6 +53,30 @@ pub fn planned(pipeline: &Pipeline, planned: &[Planned]) -> String {
         costs(planned).map_or(String::new(), |all| format!(", about {}", dollars(all))),
         notes(pipeline, planned),
     )
+}
+
+/// The row of a training stage.
+fn training(planned: &Planned, priced: bool) -> Vec<String> {
+    let unknown = || "?".to_string();
+    let steps = planned.length.map(|(steps, _)| human::grouped(steps));
+    let at_most = if planned.at_most { "at most " } else { "" };
+    let time = planned
+        .seconds
+        .map(|time| format!("{at_most}{}", human::seconds(time)));
+    let mut row = vec![
+        planned.stage.clone(),
+        planned.method.clone(),
+        human::short(planned.n_params as f64),
+        steps.unwrap_or_else(unknown),
+        tokens(planned),
+        human::bytes(planned.bytes),
+        time.unwrap_or_else(unknown),
+    ];
+    if priced {
+        let cost = planned.gpus.as_ref().and_then(|gpus| gpus.cost);
+        row.push(cost.map_or_else(unknown, dollars));
+    }
+    row
 }
 
 fn dollars(amount: f64) -> String {

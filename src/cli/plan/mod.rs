@@ -167,40 +167,7 @@ fn gpus_here(cx: &Context) -> anyhow::Result<Vec<GpuSummary>> {
 
 /// The target with all options applied, and this machine where the plan is for it.
 fn request(args: &Args, cx: &Context) -> anyhow::Result<(Request, Option<Machine>)> {
-    let mut request = resolve(args, cx)?;
-    let mut here = None;
-    if args.gpu.is_none() && !wants_gpu(args) {
-        request = on_ranks(request, &gpus_here(cx)?);
-    }
-    if args.gpu.is_none() && !wants_gpu(args) && request.estimator == Estimator::Engine {
-        let machine = Machine::load_or_measure(&cx.env, super::probe::measure);
-        machine.calibrate(&mut request);
-        if request.mfu_source == ValueSource::Probed
-            && !args.json
-            && let Some(words) = machine.speed_words(cx.clock.now())
-        {
-            errln!("note: this machine's speed is {words}");
-        }
-        here = Some(machine);
-    }
-    if let Some(name) = &args.gpu {
-        let gpu = gpus::find(name).ok_or_else(|| {
-            let near = gpus::nearest(name).join(", ");
-            let all: Vec<&str> = gpus::GPUS.iter().map(|g| g.name).collect();
-            let hint = format!(
-                "similar: {near}; known: {}; or --memory 24GB",
-                all.join(", ")
-            );
-            Failure::user_error(format!("unknown GPU `{name}`"), hint)
-        })?;
-        request = match wants_trainer(args) {
-            true => target::on_gpu(request, Device::of(gpu)),
-            false => on_gpus_named(request, gpu, args.gpus.unwrap_or(1)),
-        };
-    } else if wants_gpu(args) {
-        let device = request.device.clone();
-        request = target::on_gpu(request, device);
-    }
+    let (mut request, here) = on_device(args, resolve(args, cx)?, cx)?;
     if let Some(memory) = args.memory {
         request.device.memory = Some(memory);
         if args.gpu.is_none() {
@@ -226,6 +193,49 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<(Request, Option<Machine
     }
     request.assume();
     Ok((request, here))
+}
+
+/// The request on the device that is planned for; this machine too, where it is that one and was measured.
+fn on_device(
+    args: &Args,
+    request: Request,
+    cx: &Context,
+) -> anyhow::Result<(Request, Option<Machine>)> {
+    if let Some(name) = &args.gpu {
+        let gpu = gpus::find(name).ok_or_else(|| unknown_gpu(name))?;
+        let request = match wants_trainer(args) {
+            true => target::on_gpu(request, Device::of(gpu)),
+            false => on_gpus_named(request, gpu, args.gpus.unwrap_or(1)),
+        };
+        return Ok((request, None));
+    }
+    if wants_gpu(args) {
+        let device = request.device.clone();
+        return Ok((target::on_gpu(request, device), None));
+    }
+    let mut request = on_ranks(request, &gpus_here(cx)?);
+    if request.estimator != Estimator::Engine {
+        return Ok((request, None));
+    }
+    let machine = Machine::load_or_measure(&cx.env, super::probe::measure);
+    machine.calibrate(&mut request);
+    if request.mfu_source == ValueSource::Probed
+        && !args.json
+        && let Some(words) = machine.speed_words(cx.clock.now())
+    {
+        errln!("note: this machine's speed is {words}");
+    }
+    Ok((request, Some(machine)))
+}
+
+fn unknown_gpu(name: &str) -> Failure {
+    let near = gpus::nearest(name).join(", ");
+    let all: Vec<&str> = gpus::GPUS.iter().map(|g| g.name).collect();
+    let hint = format!(
+        "similar: {near}; known: {}; or --memory 24GB",
+        all.join(", ")
+    );
+    Failure::user_error(format!("unknown GPU `{name}`"), hint)
 }
 
 fn resolve(args: &Args, cx: &Context) -> anyhow::Result<Request> {

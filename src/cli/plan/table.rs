@@ -52,11 +52,36 @@ fn head(plan: &Plan, style: &Style) -> String {
         r.name,
         r.method.word()
     ));
-    let n = crate::base::human::grouped(plan.params.total());
-    let active = if plan.n_active < plan.params.total() {
-        format!(" ({} active)", short(plan.n_active as f64))
-    } else {
-        String::new()
+    let devices = match (r.n_devices, r.zero) {
+        (1, _) => r.device.name.clone(),
+        (n, 0) => format!("{n} × {}", r.device.name),
+        (n, zero) => format!("{n} × {}, ZeRO-{zero}", r.device.name),
+    };
+    let checkpointing = match (r.estimator, r.checkpointing) {
+        (Estimator::General, Checkpointing::Full) => ", checkpointing".to_string(),
+        (_, Checkpointing::EveryN(n)) => format!(", checkpointing every {n} blocks"),
+        _ => String::new(),
+    };
+    let up_to = match r.extras.rows {
+        RowLengths::Full | RowLengths::Packed { .. } => "",
+        RowLengths::Assumed | RowLengths::Read(_) => "up to ",
+    };
+    out.push_str(&style.line(&format!(
+        "{} · {} × {up_to}{} tokens at once{checkpointing} · {devices}",
+        parameters(plan),
+        r.micro_batch * r.method.sequences(),
+        human::grouped(r.seq_len)
+    )));
+    out
+}
+
+/// How many parameters there are, how many a token meets, and how many train.
+fn parameters(plan: &Plan) -> String {
+    let r = &plan.request;
+    let n = human::grouped(plan.params.total());
+    let active = match plan.n_active < plan.params.total() {
+        true => format!(" ({} active)", short(plan.n_active as f64)),
+        false => String::new(),
     };
     // Adapters come on top of the model's own.
     let all: usize = r.param_infos().iter().map(|info| info.len).sum();
@@ -67,33 +92,7 @@ fn head(plan: &Plan, style: &Style) -> String {
         None if r.has_frozen_parts() => format!(", {count} train ({share})"),
         None => String::new(),
     };
-    let devices = match r.n_devices {
-        1 => r.device.name.clone(),
-        n => format!(
-            "{n} × {}{}",
-            r.device.name,
-            if r.zero > 0 {
-                format!(", ZeRO-{}", r.zero)
-            } else {
-                String::new()
-            }
-        ),
-    };
-    let checkpointing = match (r.estimator, r.checkpointing) {
-        (Estimator::General, Checkpointing::Full) => ", checkpointing".to_string(),
-        (_, Checkpointing::EveryN(n)) => format!(", checkpointing every {n} blocks"),
-        _ => String::new(),
-    };
-    out.push_str(&style.line(&format!(
-        "{n} parameters{active}{trained} · {} × {}{} tokens at once{checkpointing} · {devices}",
-        r.micro_batch * r.method.sequences(),
-        match r.extras.rows {
-            RowLengths::Full | RowLengths::Packed { .. } => "",
-            RowLengths::Assumed | RowLengths::Read(_) => "up to ",
-        },
-        crate::base::human::grouped(r.seq_len)
-    )));
-    out
+    format!("{n} parameters{active}{trained}")
 }
 
 fn memory(plan: &Plan, style: &Style) -> String {
@@ -211,7 +210,7 @@ impl Unit {
 /// `micro-steps of a step: 1 until step 10, 2 until step 20, then 4`: the tokens are fewer than those of as many whole steps.
 fn ramp(request: &Request) -> Option<String> {
     let stage = |stage: &BatchStage| {
-        let until = crate::base::human::grouped(stage.until_step);
+        let until = human::grouped(stage.until_step);
         format!("{} until step {until}", stage.grad_accum_steps)
     };
     let stages: Vec<String> = request.batch_ramp.iter().map(stage).collect();
@@ -227,59 +226,16 @@ fn ramp(request: &Request) -> Option<String> {
 fn work(plan: &Plan, style: &Style) -> String {
     let (r, work) = (&plan.request, &plan.work);
     let mut rows: Vec<(&str, String)> = Vec::new();
-    let assumed = if r.tokens_source == ValueSource::Assumed {
-        " (assumed)"
-    } else {
-        ""
-    };
-    let per = match r.is_from_scratch() {
-        true => format!(
-            ", {:.1} per parameter; Chinchilla-optimal is 20",
-            plan.tokens_per_param
-        ),
-        false => String::new(),
-    };
     let length = r.rollout_length();
     rows.extend(length.map(|length| ("steps", length.words())));
     if let (Some(length), Some(prompts)) = (length, r.prompts()) {
         rows.push(("prompts", length.passes_words(prompts)));
     }
-    let (label, per) = match r.method.rolls_out() {
-        // What a prompt and its answer may take; answers that end sooner are shorter.
-        true => ("tokens at most", String::new()),
-        false => ("tokens", per),
-    };
-    let rows_of = match r.extras.rows {
-        RowLengths::Full => String::new(),
-        RowLengths::Packed { filled: None } => " if rows are full: they were not read".into(),
-        RowLengths::Packed {
-            filled: Some(share),
-        } => format!(" in packed rows that are {} filled", percent(share, 1)),
-        RowLengths::Assumed => format!(
-            " if every row has all {} tokens: rows were not read, and shorter ones take less",
-            crate::base::human::grouped(r.seq_len)
-        ),
-        RowLengths::Read(rows) => format!(
-            " in rows of {:.0} on average, {:.0} with padding",
-            rows.tokens, rows.places
-        ),
-    };
     rows.extend(ramp(r).map(|words| ("batch ramp", words)));
-    let tokens = short(r.tokens as f64);
-    rows.push((label, format!("{tokens}{assumed}{rows_of}{per}")));
+    rows.push(tokens(plan));
     rows.push(("compute", work.compute_words()));
     rows.push(("time", time(plan)));
-    if let (Some(cost), Some(price)) = (work.cost, r.device.price_per_hour) {
-        let basis = match r.device.price_source {
-            Some(source) => format!("; {}: set yours with --price", source.words()),
-            None => String::new(),
-        };
-        let words = format!("${} at ${price:.2} per device-hour{basis}", money(cost));
-        rows.push(("cost", words));
-    } else if work.hours.is_some() && r.estimator == Estimator::General {
-        let words = "no price known: set --price DOLLARS per device-hour";
-        rows.push(("cost", words.into()));
-    }
+    rows.extend(cost(plan).map(|words| ("cost", words)));
     if let Some(loss) = plan
         .predicted_loss
         .filter(|_| plan.params.total() > 10_000_000)
@@ -298,6 +254,59 @@ fn work(plan: &Plan, style: &Style) -> String {
     rows.iter()
         .map(|(label, text)| style.paragraph(&format!("  {label:<LABEL$}"), text))
         .collect()
+}
+
+/// The row of the tokens: its label and their number, with how it is known.
+fn tokens(plan: &Plan) -> (&'static str, String) {
+    let r = &plan.request;
+    let assumed = match r.tokens_source {
+        ValueSource::Assumed => " (assumed)",
+        _ => "",
+    };
+    let rows = match r.extras.rows {
+        RowLengths::Full => String::new(),
+        RowLengths::Packed { filled: None } => " if rows are full: they were not read".into(),
+        RowLengths::Packed {
+            filled: Some(share),
+        } => format!(" in packed rows that are {} filled", percent(share, 1)),
+        RowLengths::Assumed => format!(
+            " if every row has all {} tokens: rows were not read, and shorter ones take less",
+            human::grouped(r.seq_len)
+        ),
+        RowLengths::Read(rows) => format!(
+            " in rows of {:.0} on average, {:.0} with padding",
+            rows.tokens, rows.places
+        ),
+    };
+    let (label, per) = match (r.method.rolls_out(), r.is_from_scratch()) {
+        // What a prompt and its answer may take; answers that end sooner are shorter.
+        (true, _) => ("tokens at most", String::new()),
+        (false, true) => (
+            "tokens",
+            format!(
+                ", {:.1} per parameter; Chinchilla-optimal is 20",
+                plan.tokens_per_param
+            ),
+        ),
+        (false, false) => ("tokens", String::new()),
+    };
+    let n = short(r.tokens as f64);
+    (label, format!("{n}{assumed}{rows}{per}"))
+}
+
+/// What the device-hours cost, or that no price is known.
+fn cost(plan: &Plan) -> Option<String> {
+    let (r, work) = (&plan.request, &plan.work);
+    if let (Some(cost), Some(price)) = (work.cost, r.device.price_per_hour) {
+        let basis = match r.device.price_source {
+            Some(source) => format!("; {}: set yours with --price", source.words()),
+            None => String::new(),
+        };
+        let dollars = money(cost);
+        return Some(format!("${dollars} at ${price:.2} per device-hour{basis}"));
+    }
+    let unknown = work.hours.is_some() && r.estimator == Estimator::General;
+    unknown.then(|| "no price known: set --price DOLLARS per device-hour".into())
 }
 
 fn time(plan: &Plan) -> String {
@@ -391,7 +400,7 @@ fn fitting(plan: &Plan, style: &Style) -> String {
     };
     let mut parts = Vec::new();
     parts.push(match fits.micro_batch {
-        Some(n) => format!("micro-batch {}", crate::base::human::grouped(n)),
+        Some(n) => format!("micro-batch {}", human::grouped(n)),
         None => "this does not fit at micro-batch 1".into(),
     });
     // Where nothing of this model fits, the rest is what else would.
@@ -401,7 +410,7 @@ fn fitting(plan: &Plan, style: &Style) -> String {
         "would fit:"
     };
     if let Some(n) = fits.seq_len {
-        parts.push(format!("{or} {} tokens", crate::base::human::grouped(n)));
+        parts.push(format!("{or} {} tokens", human::grouped(n)));
     }
     if let Some(rank) = fits.lora_rank {
         parts.push(format!("{or} rank {rank}"));

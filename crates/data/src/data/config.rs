@@ -264,55 +264,62 @@ impl DataConfig {
 
     /// What is wrong between the values: the key, what, and what to do.
     pub fn faults(&self) -> Vec<(&'static str, String, String)> {
-        let mut faults = Vec::new();
-        if self.path.is_some() && !self.sources.is_empty() {
-            faults.push((
+        let has_files = self.path.is_some() || !self.sources.is_empty();
+        let built_in = self.is_built_in();
+        let contradictions = [
+            (
+                self.path.is_some() && !self.sources.is_empty(),
                 "data.sources",
-                "data.path and data.sources are both set".into(),
-                "move the path into data.sources".into(),
-            ));
-        }
-        if self.synthetic.is_some() && (self.path.is_some() || !self.sources.is_empty()) {
-            faults.push((
+                "data.path and data.sources are both set",
+                "move the path into data.sources",
+            ),
+            (
+                self.synthetic.is_some() && has_files,
                 "data.synthetic",
-                "it has no effect with data.path or data.sources".into(),
-                "add it to data.sources: {synthetic: {…}, rows: N, weight: 1}".into(),
-            ));
-        }
-        if !self.columns.is_empty() && self.path.is_none() && self.sources.is_empty() {
-            faults.push((
+                "it has no effect with data.path or data.sources",
+                "add it to data.sources: {synthetic: {…}, rows: N, weight: 1}",
+            ),
+            (
+                !self.columns.is_empty() && !has_files,
                 "data.columns",
-                "there are no files to apply these columns to".into(),
-                "set the data: -s data.path=FILE".into(),
-            ));
-        }
-        if self.max_rows.is_some() && self.is_built_in() {
-            faults.push((
+                "there are no files to apply these columns to",
+                "set the data: -s data.path=FILE",
+            ),
+            (
+                self.max_rows.is_some() && built_in,
                 "data.max_rows",
-                "the built-in corpus is a text and has no rows".into(),
-                "set the data: -s data.path=FILE".into(),
-            ));
-        }
-        if self.val_rows.is_some() && self.is_built_in() {
-            faults.push((
+                "the built-in corpus is a text and has no rows",
+                "set the data: -s data.path=FILE",
+            ),
+            (
+                self.val_rows.is_some() && built_in,
                 "data.val_rows",
-                "the built-in corpus is a text and has no rows".into(),
-                "use data.val_fraction, which holds out its end".into(),
-            ));
-        }
-        if self.val_rows.is_some() && self.val_path.is_some() {
-            faults.push((
+                "the built-in corpus is a text and has no rows",
+                "use data.val_fraction, which holds out its end",
+            ),
+            (
+                self.val_rows.is_some() && self.val_path.is_some(),
                 "data.val_rows",
-                "with data.val_path nothing is held out from the training rows".into(),
-                "remove one of them".into(),
-            ));
-        }
+                "with data.val_path nothing is held out from the training rows",
+                "remove one of them",
+            ),
+        ];
+        let there = contradictions.into_iter().filter(|(holds, ..)| *holds);
+        there
+            .map(|(_, key, what, fix)| (key, what.to_string(), fix.to_string()))
+            .chain(self.curriculum_faults())
+            .collect()
+    }
+
+    fn curriculum_faults(&self) -> Vec<(&'static str, String, String)> {
+        const KEY: &str = "data.curriculum";
+        let mut faults = Vec::new();
         let mut before = 0;
         for stage in &self.curriculum {
             let sources = self.all_sources().len();
             if stage.weights.len() != sources {
                 faults.push((
-                    "data.curriculum",
+                    KEY,
                     format!("{} weights for {sources} sources", stage.weights.len()),
                     "one weight per entry of data.sources, in order".into(),
                 ));
@@ -320,14 +327,14 @@ impl DataConfig {
             let bad = |w: &f64| !w.is_finite() || *w < 0.0;
             if stage.weights.iter().any(bad) || stage.weights.iter().all(|w| *w == 0.0) {
                 faults.push((
-                    "data.curriculum",
+                    KEY,
                     format!("the weights {:?}", stage.weights),
                     "weights are relative, 0 or more, and not all 0".into(),
                 ));
             }
             if stage.until_tokens <= before {
                 faults.push((
-                    "data.curriculum",
+                    KEY,
                     format!(
                         "a stage ends at {} tokens but starts at {before}",
                         stage.until_tokens

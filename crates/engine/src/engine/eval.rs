@@ -7,7 +7,7 @@ use super::EngineError;
 use super::broken::NonFinite;
 use super::context::RunContext;
 use super::experience::Experience;
-use super::rollouts::CompletionEval;
+use super::rollouts::{CompletionEval, Rollouts};
 use crate::data::Unit;
 use crate::metrics::{id, validation_id};
 use crate::wire::{Best, Event, ExaminedExample, Num, Phase, Values};
@@ -67,22 +67,8 @@ impl RunContext<'_, '_> {
         self.port.enter(Phase::Evaluating, step);
         self.state.show_average(true)?;
         let begun = self.port.clock.elapsed();
-        let port = &mut *self.port;
         if let Some(rollouts) = experience.rollouts() {
-            let broken_off = &mut || port.stop_pending();
-            let mut pass = |extent| rollouts.evaluate(&mut self.state.models, extent, broken_off);
-            let Some(found) = pass(extent)? else {
-                return Ok(None);
-            };
-            let compared = match extent == usual {
-                true => found.values.clone(),
-                false => match pass(usual)? {
-                    Some(compared) => compared.values,
-                    None => return Ok(None),
-                },
-            };
-            let examples = rollouts.examples();
-            self.answered(found, &compared, examples, begun);
+            self.evaluate_answers(rollouts, extent, usual, begun)?;
             return Ok(None);
         }
         let Some((found, values)) = self.measured(extent)? else {
@@ -110,16 +96,40 @@ impl RunContext<'_, '_> {
         let examined = self.examine()?;
         self.port.emit(examined);
         if !found.loss.is_finite() {
-            let lr = self.state.lr(self.spec);
-            let (what, value) = ("the validation loss", found.loss);
             return Ok(Some(NonFinite {
-                what,
-                value,
+                what: "the validation loss",
+                value: found.loss,
                 step,
-                lr,
+                lr: self.state.lr(self.spec),
             }));
         }
         Ok(None)
+    }
+
+    /// Has held-out prompts answered, and reports it; nothing where a stop broke it off.
+    fn evaluate_answers(
+        &mut self,
+        rollouts: &mut Rollouts,
+        extent: EvalScope,
+        usual: EvalScope,
+        begun: Duration,
+    ) -> Result<(), EngineError> {
+        let port = &mut *self.port;
+        let broken_off = &mut || port.stop_pending();
+        let mut pass = |extent| rollouts.evaluate(&mut self.state.models, extent, broken_off);
+        let Some(found) = pass(extent)? else {
+            return Ok(());
+        };
+        let compared = match extent == usual {
+            true => found.values.clone(),
+            false => match pass(usual)? {
+                Some(compared) => compared.values,
+                None => return Ok(()),
+            },
+        };
+        let examples = rollouts.examples();
+        self.answered(found, &compared, examples, begun);
+        Ok(())
     }
 
     /// The losses and readings of the validation split, and of the sets beside it; `None` where a stop broke it off.

@@ -135,19 +135,7 @@ impl Tasks {
                 model: &format!("{} {}", cx.job.run_dir.folder(), name_of(step)),
                 fingerprint: tasks::WHILE_TRAINING,
             };
-            // Of an earlier attempt at this step: after a rollback its weights may have been others.
-            match std::fs::remove_file(request.file()) {
-                Ok(()) => {
-                    let _ = sync_dir(request.folder);
-                }
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-                Err(e) => {
-                    return Err(EngineError::Machine(format!(
-                        "{}: {e}",
-                        request.file().display()
-                    )));
-                }
-            }
+            forget_earlier(&request)?;
             let mut run = Run::open(request).map_err(failed)?;
             let data = &cx.data;
             let Models { policy, remote, .. } = &mut cx.state.models;
@@ -190,6 +178,21 @@ impl Tasks {
             seconds: (cx.port.clock.elapsed() - begun).as_secs_f64(),
         });
         Ok(None)
+    }
+}
+
+/// Removes the answers of an earlier attempt at this step: after a rollback its weights may have been others.
+fn forget_earlier(request: &Request<'_>) -> Result<(), EngineError> {
+    match std::fs::remove_file(request.file()) {
+        Ok(()) => {
+            let _ = sync_dir(request.folder);
+            Ok(())
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(EngineError::Machine(format!(
+            "{}: {e}",
+            request.file().display()
+        ))),
     }
 }
 

@@ -9,6 +9,18 @@ pub struct Epsilon {
     pub added_to: EpsilonTerm,
 }
 
+impl Epsilon {
+    /// A term added to roots of mean squares, as in Adam.
+    pub(super) fn of_root(key: &'static str, value: f64) -> Epsilon {
+        let added_to = EpsilonTerm::SecondMomentRoot;
+        Epsilon {
+            key,
+            value,
+            added_to,
+        }
+    }
+}
+
 /// What it is added to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EpsilonTerm {

@@ -56,11 +56,7 @@ impl super::Optimizer for Config {
     }
 
     fn epsilon(&self) -> Option<super::Epsilon> {
-        Some(super::Epsilon {
-            key: "eps",
-            value: self.eps,
-            added_to: super::EpsilonTerm::SecondMomentRoot,
-        })
+        Some(super::Epsilon::of_root("eps", self.eps))
     }
 
     fn adam_betas(&self) -> Option<(f64, f64)> {

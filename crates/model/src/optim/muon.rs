@@ -125,11 +125,7 @@ impl super::Optimizer for Config {
     }
 
     fn epsilon(&self) -> Option<super::Epsilon> {
-        Some(super::Epsilon {
-            key: "adamw_eps",
-            value: self.adamw_eps,
-            added_to: super::EpsilonTerm::SecondMomentRoot,
-        })
+        Some(super::Epsilon::of_root("adamw_eps", self.adamw_eps))
     }
 
     fn adam_betas(&self) -> Option<(f64, f64)> {

@@ -137,57 +137,58 @@ impl Asked {
         let has_room = |plan: &Plan| matches!(plan.verdict(), Some(Verdict::Fits | Verdict::Tight));
         let fits = self.plans.iter().position(has_room);
         let device = &self.plans[0].request.device;
-        let there = match (device.memory, fits) {
-            (None, _) => String::new(),
-            (Some(bytes), None) => format!(
-                " {} has {}: none of them fits, a smaller model does",
-                device.name,
-                capacity(bytes)
-            ),
-            (Some(bytes), Some(0)) => {
-                format!(" {} has {}: all of them fit", device.name, capacity(bytes))
+        let there = match device.memory {
+            None => String::new(),
+            Some(bytes) => {
+                let fit = match fits {
+                    None => "none of them fits, a smaller model does".to_string(),
+                    Some(0) => "all of them fit".to_string(),
+                    Some(way) => format!("{} fits", ways[way].0),
+                };
+                format!(" {} has {}: {fit}", device.name, capacity(bytes))
             }
-            (Some(bytes), Some(way)) => format!(
-                " {} has {}: {} fits",
-                device.name,
-                capacity(bytes),
-                ways[way].0
-            ),
         };
         // What was asked for, where it fits.
         let wanted = self.wanted.filter(|way| has_room(&self.plans[*way]));
         let way = wanted.or(fits);
-        let hours = way.and_then(|way| self.plans[way].work.hours);
-        let time = hours.and_then(|h| Duration::try_from_secs_f64(3600.0 * h).ok());
-        let time = match (time, way) {
-            (Some(time), Some(way)) => {
-                let how = match Some(way) == fits {
-                    true => "that way".to_string(),
-                    false => format!("with {}", ways[way].0),
-                };
-                format!(
-                    "; {} tokens {how} take about {} of computing",
-                    human::short(self.plans[way].request.tokens as f64),
-                    human::duration(time)
-                )
-            }
-            _ => String::new(),
-        };
+        let time = way.and_then(|way| self.time(way, Some(way) == fits));
         let way = way.or(self.wanted).unwrap_or(ways.len() - 1);
-        let options = match (self.trainer, way) {
-            (Trainer::Gpu, 0) if self.tunes => format!("{} --method sft", self.model.name),
-            (Trainer::Gpu, _) => format!("{}{}", self.model.name, ways[way].1),
-            (Trainer::Processor, 0) if self.tunes => "sft -s train.from=MODEL".into(),
-            (Trainer::Processor, 0) => self.model.name.into(),
-            (Trainer::Processor, 1) => "sft-lora -s train.from=MODEL".into(),
-            (Trainer::Processor, _) => "sft-lora -s train.from=MODEL.gguf".into(),
-        };
         format!(
-            "{}: {}, each with one sequence of {} tokens{counted}.{there}{time} (`llmtui plan {options}`)",
+            "{}: {}, each with one sequence of {} tokens{counted}.{there}{} (`llmtui plan {}`)",
             self.name(),
             needs.join(", "),
             human::grouped(self.plans[0].request.seq_len),
+            time.unwrap_or_default(),
+            self.options(way),
         )
+    }
+
+    /// How long a small fine-tuning takes one of the ways; `None` where no speed is known.
+    fn time(&self, way: usize, is_the_one_that_fits: bool) -> Option<String> {
+        let Plan { work, request, .. } = &self.plans[way];
+        let time = Duration::try_from_secs_f64(3600.0 * work.hours?).ok()?;
+        let how = match is_the_one_that_fits {
+            true => "that way".to_string(),
+            false => format!("with {}", self.trainer.ways().0[way].0),
+        };
+        Some(format!(
+            "; {} tokens {how} take about {} of computing",
+            human::short(request.tokens as f64),
+            human::duration(time)
+        ))
+    }
+
+    /// What `llmtui plan` is asked for one of the ways.
+    fn options(&self, way: usize) -> String {
+        let model = self.model.name;
+        match (self.trainer, way) {
+            (Trainer::Gpu, 0) if self.tunes => format!("{model} --method sft"),
+            (Trainer::Gpu, _) => format!("{model}{}", self.trainer.ways().0[way].1),
+            (Trainer::Processor, 0) if self.tunes => "sft -s train.from=MODEL".into(),
+            (Trainer::Processor, 0) => model.into(),
+            (Trainer::Processor, 1) => "sft-lora -s train.from=MODEL".into(),
+            (Trainer::Processor, _) => "sft-lora -s train.from=MODEL.gguf".into(),
+        }
     }
 
     /// Tokens that it is worth from random weights.

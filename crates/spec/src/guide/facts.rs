@@ -4,12 +4,14 @@ use super::Asked;
 use crate::base::finding::{Finding, Status};
 use crate::base::human;
 use crate::diagnosis::{self, Diagnosis, RULES};
-use crate::plan::changes::ladder;
+use crate::plan::changes::{Change, ladder};
 use crate::plan::quantity::capacity;
+use crate::plan::request::ValueSource;
 use crate::plan::{Plan, Verdict};
 use crate::run::RunState;
 use crate::spec::{RunConfig, RunSpec, Sizes};
 use serde_json::Value;
+use std::time::Duration;
 
 /// What the guide speaks of; what is left out is unknown.
 #[derive(Debug, Clone, Default)]
@@ -113,79 +115,81 @@ fn default(path: &str) -> Option<String> {
 
 fn of_the_plan(mark: &str, name: &str, plan: &Plan) -> Option<String> {
     let request = &plan.request;
-    Some(match mark {
-        "spec" => format!(
+    match mark {
+        "spec" => Some(format!(
             "{name}: {} parameters, {} of them train, {} tokens in all (`llmtui plan`)",
             human::short(plan.params.total() as f64),
             human::short(plan.n_trainable as f64),
             human::short(request.tokens as f64)
-        ),
-        "plan.memory" => {
-            let there = request.device.memory;
-            let word = match plan.verdict() {
-                Some(Verdict::Fits) => "so it fits",
-                Some(Verdict::Tight) => "so it fits without its margin",
-                Some(Verdict::TooLarge) => "so it does not fit",
-                None => "and the machine's memory is unknown",
-            };
-            let there = there
-                .map(|bytes| format!(" of {}", capacity(bytes)))
-                .unwrap_or_default();
-            format!(
-                "Memory: {}{there}, {word} (`llmtui plan`: counted by part)",
-                human::bytes(plan.p50_bytes())
-            )
-        }
-        "plan.time" => {
-            let hours = plan.work.hours?;
-            let time = std::time::Duration::try_from_secs_f64(3600.0 * hours).ok()?;
-            let said = match request.mfu_source {
-                crate::plan::request::ValueSource::Learned => "from earlier runs on this machine",
-                crate::plan::request::ValueSource::Probed => "from a measurement of this machine",
-                _ => "with an assumed share of the peak",
-            };
-            let about = request.about();
-            format!("Time: {about} {} ({said})", human::duration(time))
-        }
-        "plan.cheaper" => {
-            if !matches!(plan.verdict(), Some(Verdict::Tight | Verdict::TooLarge)) {
-                return None;
-            }
-            let cheaper = ladder(request);
-            let mut lines: Vec<String> = cheaper
-                .changes
-                .iter()
-                .map(|change| {
-                    let flag = if change.flag.is_empty() {
-                        String::new()
-                    } else {
-                        format!(" `{}`", change.flag)
-                    };
-                    format!(
-                        "{}: then {}, cost: {}{flag}",
-                        change.what,
-                        human::bytes(change.needs_bytes),
-                        change.cost
-                    )
-                })
-                .collect();
-            if !cheaper.fits {
-                lines.push("no change is enough: a smaller model, or another machine".into());
-            }
-            format!(
-                "Cheaper, in this order (`llmtui plan`): {}",
-                lines.join("; ")
-            )
-        }
-        "plan.settings" => settings(&request.settings)?,
+        )),
+        "plan.memory" => Some(memory(plan)),
+        "plan.time" => time(plan),
+        "plan.cheaper" => cheaper(plan),
+        "plan.settings" => settings(&request.settings),
         // Of weights that were trained before, this run's tokens are a part only.
-        "plan.data" if !plan.request.is_from_scratch() => return None,
-        "plan.data" => format!(
+        "plan.data" if !request.is_from_scratch() => None,
+        "plan.data" => Some(format!(
             "{} tokens for each parameter in the whole run (`llmtui plan`)",
             human::number(plan.tokens_per_param)
-        ),
-        _ => return None,
-    })
+        )),
+        _ => None,
+    }
+}
+
+fn memory(plan: &Plan) -> String {
+    let word = match plan.verdict() {
+        Some(Verdict::Fits) => "so it fits",
+        Some(Verdict::Tight) => "so it fits without its margin",
+        Some(Verdict::TooLarge) => "so it does not fit",
+        None => "and the machine's memory is unknown",
+    };
+    let there = match plan.request.device.memory {
+        Some(bytes) => format!(" of {}", capacity(bytes)),
+        None => String::new(),
+    };
+    format!(
+        "Memory: {}{there}, {word} (`llmtui plan`: counted by part)",
+        human::bytes(plan.p50_bytes())
+    )
+}
+
+fn time(plan: &Plan) -> Option<String> {
+    let time = Duration::try_from_secs_f64(3600.0 * plan.work.hours?).ok()?;
+    let said = match plan.request.mfu_source {
+        ValueSource::Learned => "from earlier runs on this machine",
+        ValueSource::Probed => "from a measurement of this machine",
+        _ => "with an assumed share of the peak",
+    };
+    let about = plan.request.about();
+    Some(format!("Time: {about} {} ({said})", human::duration(time)))
+}
+
+/// Changes that need less memory; `None` where the plan fits as it is.
+fn cheaper(plan: &Plan) -> Option<String> {
+    if !matches!(plan.verdict(), Some(Verdict::Tight | Verdict::TooLarge)) {
+        return None;
+    }
+    let cheaper = ladder(&plan.request);
+    let line = |change: &Change| {
+        let flag = match change.flag.as_str() {
+            "" => String::new(),
+            flag => format!(" `{flag}`"),
+        };
+        format!(
+            "{}: then {}, cost: {}{flag}",
+            change.what,
+            human::bytes(change.needs_bytes),
+            change.cost
+        )
+    };
+    let mut lines: Vec<String> = cheaper.changes.iter().map(line).collect();
+    if !cheaper.fits {
+        lines.push("no change is enough: a smaller model, or another machine".into());
+    }
+    Some(format!(
+        "Cheaper, in this order (`llmtui plan`): {}",
+        lines.join("; ")
+    ))
 }
 
 /// What settings are advised against; `None` where there is nothing.

@@ -115,7 +115,7 @@ fn subject<'a>(
 
 /// Memory of forward, backward and evaluation.
 fn passes(request: &Request, ledger: &mut Ledger) {
-    let (config, shape) = (request.arch.config(), request.arch.shape());
+    let config = request.arch.config();
     let sequences = request.method.sequences() as usize;
     let (batch, len) = (
         request.micro_batch as usize * sequences,
@@ -144,32 +144,7 @@ fn passes(request: &Request, ledger: &mut Ledger) {
         Checkpointing::Full => "one recomputed block and its gradients".into(),
     };
     ledger.add(Part::GradientBuffers, train.gradients as f64, how);
-    let chunk = footprint::head_rows(shape, tokens);
-    let scores = config.is_reward_model();
-    let vocab = match scores {
-        true => 1,
-        false => request.arch.vocab_size(),
-    };
-    let (at_once, head) = match request.is_linear() {
-        _ if scores => (tokens, train.head),
-        true => (chunk, train.head),
-        false => {
-            let kept = (KEPT_LOGITS / (4 * vocab.max(1))) as usize;
-            let more = kept.min(tokens).saturating_sub(chunk);
-            (chunk + more, train.head + 4 * vocab * more as u64)
-        }
-    };
-    let of = if at_once < tokens {
-        format!(" of {} at a time", grouped(tokens as u64))
-    } else {
-        String::new()
-    };
-    let how = format!(
-        "{} tokens{of} × {} logits × 4 B",
-        grouped(at_once as u64),
-        grouped(vocab)
-    );
-    ledger.add(Part::Logits, head as f64, how);
+    logits(request, tokens, train.head, ledger);
     rollouts(request, ledger);
     // Held-out prompts are answered by the same passes as others; a pass over whole answers asks the policy that wrote them.
     let eval_batch = match request.answers() {
@@ -184,6 +159,35 @@ fn passes(request: &Request, ledger: &mut Ledger) {
         );
         ledger.add(Part::Evaluation, eval.total() as f64, how);
     }
+}
+
+/// Logits of a training pass over `tokens`; the head itself needs `head` bytes.
+fn logits(request: &Request, tokens: usize, head: u64, ledger: &mut Ledger) {
+    let chunk = footprint::head_rows(request.arch.shape(), tokens);
+    let scores = request.arch.config().is_reward_model();
+    let vocab = match scores {
+        true => 1,
+        false => request.arch.vocab_size(),
+    };
+    let (at_once, head) = match request.is_linear() {
+        _ if scores => (tokens, head),
+        true => (chunk, head),
+        false => {
+            let kept = (KEPT_LOGITS / (4 * vocab.max(1))) as usize;
+            let more = kept.min(tokens).saturating_sub(chunk);
+            (chunk + more, head + 4 * vocab * more as u64)
+        }
+    };
+    let of = match at_once < tokens {
+        true => format!(" of {} at a time", grouped(tokens as u64)),
+        false => String::new(),
+    };
+    let how = format!(
+        "{} tokens{of} × {} logits × 4 B",
+        grouped(at_once as u64),
+        grouped(vocab)
+    );
+    ledger.add(Part::Logits, head as f64, how);
 }
 
 /// Rows of a micro-batch that learn at once: its own answers go through the model in parts.

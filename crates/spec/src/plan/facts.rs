@@ -23,17 +23,9 @@ pub enum MethodId {
     NoTraining,
 }
 
-/// One method.
+/// The models of a method, and how often they run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Facts {
-    pub id: MethodId,
-    pub title: &'static str,
-    /// Its id in a spec's `method`.
-    pub spec_word: &'static str,
-    /// Data requirements.
-    pub needs: &'static str,
-    /// Typical amount.
-    pub typical: &'static str,
+pub struct Passes {
     /// One of `forwards` is that of a frozen copy of the starting weights.
     pub reference: bool,
     /// A second frozen model scores answers.
@@ -46,6 +38,32 @@ pub struct Facts {
     pub updates: f64,
     /// Forward passes without a gradient for each, sampling not counted: of reference, reward and value models.
     pub forwards: f64,
+}
+
+impl Passes {
+    /// One model, trained on each batch once.
+    const ONE: Passes = Passes {
+        reference: false,
+        reward_model: false,
+        critic: false,
+        rolls_out: false,
+        updates: 1.0,
+        forwards: 0.0,
+    };
+}
+
+/// One method.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Facts {
+    pub id: MethodId,
+    pub title: &'static str,
+    /// Its id in a spec's `method`.
+    pub spec_word: &'static str,
+    /// Data requirements.
+    pub needs: &'static str,
+    /// Typical amount.
+    pub typical: &'static str,
+    pub passes: Passes,
     /// The cost in words.
     pub cost: &'static str,
     /// Common failures, with the symptom of each.
@@ -99,7 +117,7 @@ impl Facts {
 
     /// Copies with gradients and moments.
     pub fn trained_copies(&self) -> f64 {
-        match (self.updates > 0.0, self.critic) {
+        match (self.passes.updates > 0.0, self.passes.critic) {
             (false, _) => 0.0,
             (true, false) => 1.0,
             (true, true) => 2.0,
@@ -108,16 +126,17 @@ impl Facts {
 
     /// Frozen models besides the trained ones.
     pub fn frozen_copies(&self) -> f64 {
-        f64::from(u8::from(self.has_reference())) + f64::from(u8::from(self.reward_model))
+        f64::from(u8::from(self.has_reference())) + f64::from(u8::from(self.passes.reward_model))
     }
 
     /// FLOPs per token of a training sequence in units of the parameter count: forward 2, backward 4 (2 through a frozen
     /// base, which has no weight gradients), every pass without a gradient 2, sampling 2. `policy` and `critic`: forward and backward
     /// of theirs.
     pub fn flops_per_token(&self, policy: f64, critic: f64) -> f64 {
-        let critic = if self.critic { critic } else { 0.0 };
-        let sampling = if self.rolls_out { 2.0 } else { 0.0 };
-        self.updates * (policy + critic) + 2.0 * self.forwards + sampling
+        let passes = &self.passes;
+        let critic = if passes.critic { critic } else { 0.0 };
+        let sampling = if passes.rolls_out { 2.0 } else { 0.0 };
+        passes.updates * (policy + critic) + 2.0 * passes.forwards + sampling
     }
 }
 
@@ -131,12 +150,7 @@ pub const FACTS: &[Facts] = &[
         spec_word: "pretrain",
         needs: "plain text, about 20 tokens per parameter",
         typical: "1 MB for a toy, 2 B tokens for 100M parameters",
-        reference: false,
-        reward_model: false,
-        critic: false,
-        rolls_out: false,
-        updates: 1.0,
-        forwards: 0.0,
+        passes: Passes::ONE,
         cost: "6 FLOPs per parameter and token",
         risks: &[
             "the loss stays at ln(vocabulary): targets are not shifted",
@@ -155,12 +169,7 @@ pub const FACTS: &[Facts] = &[
         spec_word: "pretrain",
         needs: "plain text of the domain, with 10 to 20 % general text mixed in",
         typical: "at least 50M tokens, 1 to 20 B for a whole domain",
-        reference: false,
-        reward_model: false,
-        critic: false,
-        rolls_out: false,
-        updates: 1.0,
-        forwards: 0.0,
+        passes: Passes::ONE,
         cost: "6 FLOPs per parameter and token",
         risks: &[
             "forgetting: the loss on general text rises",
@@ -178,12 +187,7 @@ pub const FACTS: &[Facts] = &[
         spec_word: "sft",
         needs: "prompts with good answers, or conversations",
         typical: "500 to 2,000 for one task, 1k to 10k curated for general use",
-        reference: false,
-        reward_model: false,
-        critic: false,
-        rolls_out: false,
-        updates: 1.0,
-        forwards: 0.0,
+        passes: Passes::ONE,
         cost: "6 FLOPs per parameter and token, prompts included",
         risks: &[
             "it never stops: the end-of-turn token is masked",
@@ -202,12 +206,11 @@ pub const FACTS: &[Facts] = &[
         spec_word: "dpo",
         needs: "prompts with a chosen and a rejected answer each",
         typical: "5k to 60k pairs",
-        reference: true,
-        reward_model: false,
-        critic: false,
-        rolls_out: false,
-        updates: 1.0,
-        forwards: 1.0,
+        passes: Passes {
+            reference: true,
+            forwards: 1.0,
+            ..Passes::ONE
+        },
         cost: "8 FLOPs per parameter and token of both answers; plus a frozen reference model",
         risks: &[
             "the loss is not 0.693 at the first step: the reference differs",
@@ -226,12 +229,11 @@ pub const FACTS: &[Facts] = &[
         spec_word: "kto",
         needs: "single answers labelled good or bad",
         typical: "5k to 50k labels, not all on one side",
-        reference: true,
-        reward_model: false,
-        critic: false,
-        rolls_out: false,
-        updates: 1.0,
-        forwards: 3.0,
+        passes: Passes {
+            reference: true,
+            forwards: 3.0,
+            ..Passes::ONE
+        },
         cost: "12 FLOPs per parameter and token: the KL baseline takes two more passes; plus a frozen reference model",
         risks: &[
             "unstable at batch size 1: the baseline is the example itself",
@@ -249,12 +251,7 @@ pub const FACTS: &[Facts] = &[
         spec_word: "orpo",
         needs: "prompts with a chosen and a rejected answer each",
         typical: "10k to 60k pairs",
-        reference: false,
-        reward_model: false,
-        critic: false,
-        rolls_out: false,
-        updates: 1.0,
-        forwards: 0.0,
+        passes: Passes::ONE,
         cost: "6 FLOPs per parameter and token of both answers; no reference model",
         risks: &["weak pairs: the SFT term does all the work"],
         watch: "odds ratio, validation loss of chosen answers",
@@ -269,12 +266,7 @@ pub const FACTS: &[Facts] = &[
         spec_word: "simpo",
         needs: "prompts with a chosen and a rejected answer each",
         typical: "10k to 60k pairs",
-        reference: false,
-        reward_model: false,
-        critic: false,
-        rolls_out: false,
-        updates: 1.0,
-        forwards: 0.0,
+        passes: Passes::ONE,
         cost: "6 FLOPs per parameter and token of both answers; no reference model",
         risks: &[
             "no reference anchors it: a high learning rate ruins the model",
@@ -292,12 +284,7 @@ pub const FACTS: &[Facts] = &[
         spec_word: "cpo",
         needs: "prompts with a chosen and a rejected answer each",
         typical: "10k to 60k pairs",
-        reference: false,
-        reward_model: false,
-        critic: false,
-        rolls_out: false,
-        updates: 1.0,
-        forwards: 0.0,
+        passes: Passes::ONE,
         cost: "6 FLOPs per parameter and token of both answers; no reference model",
         risks: &["whole answers are compared: long ones weigh more"],
         watch: "reward accuracy, likelihood of chosen answers",
@@ -312,12 +299,12 @@ pub const FACTS: &[Facts] = &[
         spec_word: "grpo",
         needs: "prompts and a program that scores answers; pass rate between 10 and 90 %",
         typical: "1k to 50k prompts, 4 to 8 completions each",
-        reference: true,
-        reward_model: false,
-        critic: false,
-        rolls_out: true,
-        updates: 1.0,
-        forwards: 1.0,
+        passes: Passes {
+            reference: true,
+            rolls_out: true,
+            forwards: 1.0,
+            ..Passes::ONE
+        },
         cost: "the model generates its own completions: rollouts dominate the time",
         risks: &[
             "every completion of a group gets the same reward: no learning signal",
@@ -336,12 +323,12 @@ pub const FACTS: &[Facts] = &[
         spec_word: "rloo",
         needs: "prompts and a reward function",
         typical: "1k to 50k prompts, 4 to 8 completions each",
-        reference: true,
-        reward_model: false,
-        critic: false,
-        rolls_out: true,
-        updates: 1.0,
-        forwards: 1.0,
+        passes: Passes {
+            reference: true,
+            rolls_out: true,
+            forwards: 1.0,
+            ..Passes::ONE
+        },
         cost: "rollouts dominate the time; no critic",
         risks: &[
             "high variance with 2 completions: use 4",
@@ -359,12 +346,14 @@ pub const FACTS: &[Facts] = &[
         spec_word: "ppo",
         needs: "prompts and a reward model",
         typical: "10k to 50k prompts",
-        reference: true,
-        reward_model: true,
-        critic: true,
-        rolls_out: true,
-        updates: 4.0,
-        forwards: 3.0,
+        passes: Passes {
+            reference: true,
+            reward_model: true,
+            critic: true,
+            rolls_out: true,
+            updates: 4.0,
+            forwards: 3.0,
+        },
         cost: "four models at once: about 56 FLOPs per parameter and answer token",
         risks: &[
             "reward rises while quality falls: the reward model is exploited",
@@ -383,12 +372,7 @@ pub const FACTS: &[Facts] = &[
         spec_word: "reward",
         needs: "prompts with a chosen and a rejected answer each",
         typical: "10k pairs for something narrow, 100k to 1M for general use",
-        reference: false,
-        reward_model: false,
-        critic: false,
-        rolls_out: false,
-        updates: 1.0,
-        forwards: 0.0,
+        passes: Passes::ONE,
         cost: "6 FLOPs per parameter and token of both answers",
         risks: &[
             "length bias: compare with a length-only baseline",
@@ -406,12 +390,10 @@ pub const FACTS: &[Facts] = &[
         spec_word: "",
         needs: "nothing but the documents or a few examples",
         typical: "any amount",
-        reference: false,
-        reward_model: false,
-        critic: false,
-        rolls_out: false,
-        updates: 0.0,
-        forwards: 0.0,
+        passes: Passes {
+            updates: 0.0,
+            ..Passes::ONE
+        },
         cost: "none before use; longer prompts afterwards",
         risks: &[
             "retrieval misses the right passage",
@@ -459,7 +441,11 @@ mod tests {
             let facts = FACTS.iter().find(|f| f.spec_word == entry.id);
             let facts = facts.unwrap_or_else(|| panic!("no row for {}", entry.id));
             let needs = facts.trained().unwrap().needs();
-            assert!(facts.reference || needs.reference.is_none(), "{}", entry.id);
+            assert!(
+                facts.passes.reference || needs.reference.is_none(),
+                "{}",
+                entry.id
+            );
         }
     }
 }

@@ -414,7 +414,7 @@ fn reward_models(request: &Request, ledger: &mut Ledger) {
     let (n, what) = match request.answers() {
         _ if request.extras.ranks.is_some() => return,
         Some(_) => (request.extras.rewards.params, ""),
-        None if request.method.facts().reward_model => {
+        None if request.method.facts().passes.reward_model => {
             (request.arch.n_params(), "as large as the policy: ")
         }
         None => return,

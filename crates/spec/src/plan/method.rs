@@ -99,6 +99,6 @@ impl Method {
 
     /// Whether the policy samples completions during training.
     pub fn rolls_out(self) -> bool {
-        self.facts().rolls_out
+        self.facts().passes.rolls_out
     }
 }

@@ -29,7 +29,7 @@ fn counted(request: &Request, learned: f64, critic: f64) -> f64 {
         // Scored once, before the first step.
         ReferencePlan::Precomputed => all - FORWARD,
         // Left out (GRPO and RLOO with beta 0), though the table counts it.
-        ReferencePlan::None if facts.reference => all - FORWARD,
+        ReferencePlan::None if facts.passes.reference => all - FORWARD,
         _ => all,
     }
 }

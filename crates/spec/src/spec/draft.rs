@@ -2,7 +2,7 @@
 //! parent's name and the differences, each with its reason.
 
 use super::issue::{Issue, Origin, Origins, SpecErrors};
-use super::load::{merge_files, typed};
+use super::load::{merge_files, plain_name, typed};
 use super::merge::Merged;
 use super::presets::{self, SpecSources};
 use super::schema::{Kind, Node, root};
@@ -100,17 +100,7 @@ impl Draft {
             project_dir: PathBuf::new(),
             home: None,
         };
-        let name: String = name
-            .chars()
-            .map(|c| {
-                if c.is_ascii_alphanumeric() || "-_.".contains(c) {
-                    c
-                } else {
-                    '-'
-                }
-            })
-            .take(64)
-            .collect();
+        let name = plain_name(name);
         // An invalid name keeps the default one.
         let _ = draft.set("name", name.trim_start_matches(['-', '.']), "");
         draft

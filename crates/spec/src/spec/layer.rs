@@ -162,60 +162,25 @@ impl Reader<'_> {
 
     /// Adds a value of any depth at a known path.
     fn place(&mut self, path: Vec<String>, node: &Node, said: &str, value: Value) {
-        let value = in_our_members(&path.join("."), node, in_our_words(node, said, value));
+        let dotted = path.join(".");
+        let value = in_our_members(&dotted, node, in_our_words(node, said, value));
         match (&node.kind, value) {
             (Kind::Object(_) | Kind::Registry(_), Value::Null) if node.nullable => {
-                self.settings.push(Setting {
-                    path,
-                    value: Value::Null,
-                    origin: (self.origin)(said),
-                    said: said.to_string(),
-                });
+                self.set(path, said, Value::Null);
             }
             (Kind::Object(_), Value::Object(map)) => {
                 for (key, value) in map {
                     self.key(&path, &key, &format!("{said}.{key}"), value);
                 }
             }
-            (Kind::Registry(members), Value::String(word)) => {
-                let word = word.replace('-', "_");
-                if node.child(&word).is_some() {
-                    self.choose(path, &word, said);
-                } else {
-                    let near = nearest(&word, members.iter().map(|(n, _)| n.as_str()));
-                    let known = alias::member_elsewhere(&path.join("."), &word);
-                    let near = || near.map_or_else(|| node.expected(), did_you_mean);
-                    let hint = known.map_or_else(near, String::from);
-                    self.issue(
-                        said,
-                        &path.join("."),
-                        format!("`{word}` is unknown here"),
-                        hint,
-                    );
-                }
-            }
+            (Kind::Registry(_), Value::String(word)) => self.member(path, node, said, &word),
             (Kind::Registry(_), Value::Object(map)) => {
                 for (key, value) in map {
                     let said = format!("{said}.{key}");
-                    let member = key.replace('-', "_");
-                    if let Some(section) = node.child(&member) {
-                        // `adamw:` and `adamw: {}` only select the member.
-                        self.choose(path.clone(), &member, &said);
-                        if value.is_null() {
-                            continue;
-                        }
-                        // `every_n: 2`: a member with one setting accepts a bare value.
-                        if let ([(field, _)], false) = (section.children(), value.is_object()) {
-                            let path = [&*path, &[member]].concat();
-                            self.key(&path, field, &said, value);
-                            continue;
-                        }
-                    }
-                    self.key(&path, &key, &said, value);
+                    self.in_registry(&path, node, &key, &said, value);
                 }
             }
             (Kind::Object(_) | Kind::Registry(_), Value::Null) => {
-                let dotted = path.join(".");
                 let hint = match (self.origin)(said) {
                     Origin::Set(_) => match switch(&dotted, node, &Value::Bool(false)) {
                         off if off.is_empty() => {
@@ -229,24 +194,54 @@ impl Reader<'_> {
             }
             (Kind::Object(_) | Kind::Registry(_), value) => self.issue(
                 said,
-                &path.join("."),
+                &dotted,
                 format!("expected {}, found {}", node.expected(), describe(&value)),
-                switch(&path.join("."), node, &value),
+                switch(&dotted, node, &value),
             ),
-            (_, value) => self.settings.push(Setting {
-                path,
-                value,
-                origin: (self.origin)(said),
-                said: said.to_string(),
-            }),
+            (_, value) => self.set(path, said, value),
         }
+    }
+
+    /// `optimizer: lion`: a member of a registry by its name.
+    fn member(&mut self, path: Vec<String>, node: &Node, said: &str, word: &str) {
+        let word = word.replace('-', "_");
+        if node.child(&word).is_some() {
+            return self.choose(path, &word, said);
+        }
+        let dotted = path.join(".");
+        let members = node.children().iter().map(|(name, _)| name.as_str());
+        let near = || nearest(&word, members).map_or_else(|| node.expected(), did_you_mean);
+        let known = alias::member_elsewhere(&dotted, &word);
+        let hint = known.map_or_else(near, String::from);
+        self.issue(said, &dotted, format!("`{word}` is unknown here"), hint);
+    }
+
+    /// Reads `key: value` in the section of the registry at `path`.
+    fn in_registry(&mut self, path: &[String], node: &Node, key: &str, said: &str, value: Value) {
+        let member = key.replace('-', "_");
+        if let Some(section) = node.child(&member) {
+            // `adamw:` and `adamw: {}` only select the member.
+            self.choose(path.to_vec(), &member, said);
+            if value.is_null() {
+                return;
+            }
+            // `every_n: 2`: a member with one setting accepts a bare value.
+            if let ([(field, _)], false) = (section.children(), value.is_object()) {
+                return self.key(&[path, &[member]].concat(), field, said, value);
+            }
+        }
+        self.key(path, key, said, value);
     }
 
     fn choose(&mut self, mut path: Vec<String>, member: &str, said: &str) {
         path.push(member.to_string());
+        self.set(path, said, Value::Object(Default::default()));
+    }
+
+    fn set(&mut self, path: Vec<String>, said: &str, value: Value) {
         self.settings.push(Setting {
             path,
-            value: Value::Object(Default::default()),
+            value,
             origin: (self.origin)(said),
             said: said.to_string(),
         });

@@ -278,21 +278,17 @@ pub(super) fn as_written(text: &str) -> Result<Value, SpecErrors> {
     Ok(merged.value)
 }
 
+/// A word in the characters and the length of a spec's name.
+pub(super) fn plain_name(word: &str) -> String {
+    let own = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let plain = word.chars().map(|c| if own(c) { c } else { '-' });
+    plain.take(64).collect()
+}
+
 fn name_from(stem: &str, label: &str) -> Setting {
-    let name: String = stem
-        .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() || "-_.".contains(c) {
-                c
-            } else {
-                '-'
-            }
-        })
-        .take(64)
-        .collect();
     Setting {
         path: vec!["name".into()],
-        value: Value::String(name),
+        value: Value::String(plain_name(stem)),
         origin: Origin::File {
             name: label.to_string(),
             line: None,

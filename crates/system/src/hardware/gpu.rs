@@ -1,6 +1,7 @@
 //! One NVIDIA GPU as reported by NVML, and the shared driver. Memory in bytes, power in watts, clocks in
 //! MHz, temperatures in °C, utilization in percent.
 
+use super::sampler::id;
 use super::throttle;
 use serde::{Deserialize, Serialize};
 
@@ -162,6 +163,23 @@ pub struct GpuProcess {
 }
 
 impl Gpu {
+    /// Takes in the newest readings, by their ids; what has none stays as it is.
+    pub fn follow(&mut self, reading: impl Fn(&str) -> Option<f64>) {
+        let index = self.index;
+        let of = |what: &str| {
+            let value = reading(&id::gpu(index, what));
+            value.filter(|x| x.is_finite() && *x >= 0.0)
+        };
+        self.utilization = of(id::GPU_UTIL).map(|x| x as u32).or(self.utilization);
+        self.memory_used = of(id::GPU_MEMORY).map_or(self.memory_used, |x| x as u64);
+        self.temperature = of(id::GPU_TEMPERATURE)
+            .map(|x| x as u32)
+            .or(self.temperature);
+        self.power = of(id::GPU_POWER).or(self.power);
+        self.sm_clock = of(id::GPU_CLOCK).map(|x| x as u32).or(self.sm_clock);
+        self.throttle = of(id::GPU_THROTTLE).map(|x| x as u64).or(self.throttle);
+    }
+
     /// 0 to 1.
     pub fn memory_share(&self) -> f64 {
         match self.memory_total {

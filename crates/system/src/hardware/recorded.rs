@@ -9,8 +9,8 @@
 //! `machine` has the structure of [`Machine`]; missing fields are unknown. `readings` are played back one per second, each in
 //! a loop; `null` is a failed reading. `llmtui doctor --record FILE` writes such a file.
 
+use super::Provider;
 use super::machine::Machine;
-use super::{Provider, sampler::id};
 use crate::base::files::read_plain_text;
 use crate::base::near::{did_you_mean, nearest};
 use crate::wire::{Num, Values};
@@ -142,18 +142,7 @@ impl Provider for Recorded {
     fn machine(&mut self) -> Machine {
         let mut machine = self.recording.machine.clone();
         for gpu in &mut machine.gpus {
-            let of = |what: &str| {
-                self.reading(&id::gpu(gpu.index, what))
-                    .filter(|x| x.is_finite() && *x >= 0.0)
-            };
-            gpu.utilization = of(id::GPU_UTIL).map(|x| x as u32).or(gpu.utilization);
-            gpu.memory_used = of(id::GPU_MEMORY).map_or(gpu.memory_used, |x| x as u64);
-            gpu.temperature = of(id::GPU_TEMPERATURE)
-                .map(|x| x as u32)
-                .or(gpu.temperature);
-            gpu.power = of(id::GPU_POWER).or(gpu.power);
-            gpu.sm_clock = of(id::GPU_CLOCK).map(|x| x as u32).or(gpu.sm_clock);
-            gpu.throttle = of(id::GPU_THROTTLE).map(|x| x as u64).or(gpu.throttle);
+            gpu.follow(|id| self.reading(id));
         }
         machine
     }

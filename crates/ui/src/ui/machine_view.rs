@@ -4,7 +4,6 @@
 use crate::base::clock::UnixMillis;
 use crate::hardware::Machine;
 use crate::hardware::doctor::{Finding, Status, examine};
-use crate::hardware::sampler::id;
 use crate::run::series::Series;
 use crate::wire::{Envelope, Event, Values};
 use std::collections::BTreeMap;
@@ -54,20 +53,8 @@ impl MachineView {
         let Some(machine) = &mut self.machine else {
             return;
         };
-        let reading = |gpu: u32, what: &str| {
-            let value = self.latest.get(&id::gpu(gpu, what)).copied();
-            value.filter(|x| x.is_finite() && *x >= 0.0)
-        };
         for gpu in &mut machine.gpus {
-            let of = |what| reading(gpu.index, what);
-            gpu.utilization = of(id::GPU_UTIL).map(|x| x as u32).or(gpu.utilization);
-            gpu.memory_used = of(id::GPU_MEMORY).map_or(gpu.memory_used, |x| x as u64);
-            gpu.temperature = of(id::GPU_TEMPERATURE)
-                .map(|x| x as u32)
-                .or(gpu.temperature);
-            gpu.power = of(id::GPU_POWER).or(gpu.power);
-            gpu.sm_clock = of(id::GPU_CLOCK).map(|x| x as u32).or(gpu.sm_clock);
-            gpu.throttle = of(id::GPU_THROTTLE).map(|x| x as u64).or(gpu.throttle);
+            gpu.follow(|id| self.latest.get(id).copied());
         }
     }
 
@@ -113,6 +100,7 @@ impl MachineView {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hardware::sampler::id;
     use crate::wire::Num;
 
     fn values(pairs: &[(&str, f64)]) -> Values {

@@ -1,6 +1,6 @@
 //! Rows of every packing: their contents, the masks, and that splits and mixtures are kept.
 
-use super::super::store::of_documents;
+use super::super::store::{Store, of_documents};
 use super::*;
 use crate::data::pack::TooLong;
 use crate::data::{Document, Order};
@@ -218,6 +218,33 @@ fn random_evaluation_rows_repeat_and_lie_in_the_split() {
     assert_ne!(batch, again);
 }
 
+/// All of a store, to learn from and to hold out as well, in padded rows; and where its documents begin, with their lengths.
+fn padded_rows(mut store: Store, unit: Unit, seq_len: usize) -> (Documents, Vec<(u64, u64)>) {
+    store.unit = unit;
+    let store = Arc::new(store);
+    let spans: Vec<(u64, u64)> = store.spans().collect();
+    let how = Layouting {
+        packing: Packing::Padded,
+        too_long: TooLong::Truncate,
+        order: Order::default(),
+        seq_len,
+        unit,
+    };
+    let portion = || Portion::new("padded", &store, &spans, how).0;
+    let data = Documents {
+        train: vec![portion()],
+        val: vec![portion()],
+        passes: None,
+        stages: vec![Wanted {
+            until_tokens: None,
+            weights: vec![1.0],
+        }],
+        how,
+        bytes_per_token: None,
+    };
+    (data, spans)
+}
+
 /// Answers whose first token is even are desirable.
 #[test]
 fn judged_answers_keep_their_labels_in_both_splits() {
@@ -238,29 +265,8 @@ fn judged_answers_keep_their_labels_in_both_splits() {
             label,
         ]);
     }
-    let mut store = of_documents(&[&all[..4], &all[4..]]);
-    store.unit = Unit::Judged;
-    let store = Arc::new(store);
-    let spans: Vec<(u64, u64)> = store.spans().collect();
-    let how = Layouting {
-        packing: Packing::Padded,
-        too_long: TooLong::Truncate,
-        order: Order::default(),
-        seq_len: 11,
-        unit: Unit::Judged,
-    };
-    let portion = || Portion::new("judged", &store, &spans, how).0;
-    let data = Documents {
-        train: vec![portion()],
-        val: vec![portion()],
-        passes: None,
-        stages: vec![Wanted {
-            until_tokens: None,
-            weights: vec![1.0],
-        }],
-        how,
-        bytes_per_token: None,
-    };
+    let store = of_documents(&[&all[..4], &all[4..]]);
+    let (data, _) = padded_rows(store, Unit::Judged, 11);
     // The fifth joins the two before it: alone it would have no baseline.
     assert_eq!((data.val_rows(), data.train[0].draws(2)), (5, 2));
     assert_eq!(data.train[0].tokens, 3 + 8 + 5 + 4 + 11);
@@ -292,29 +298,8 @@ fn judged_answers_keep_their_labels_in_both_splits() {
 #[test]
 fn both_sides_of_a_pair_stand_in_one_batch_chosen_first() {
     let sides: Vec<Document> = documents(&[4, 9, 6, 5, 3, 7, 8, 8], 1);
-    let mut store = of_documents(&[&sides]);
-    store.unit = Unit::Pair;
-    let store = Arc::new(store);
-    let spans: Vec<(u64, u64)> = store.spans().collect();
-    let how = Layouting {
-        packing: Packing::Padded,
-        too_long: TooLong::Truncate,
-        order: Order::default(),
-        seq_len: 12,
-        unit: Unit::Pair,
-    };
-    let portion = || Portion::new("pairs", &store, &spans, how).0;
-    let data = Documents {
-        train: vec![portion()],
-        val: vec![portion()],
-        passes: None,
-        stages: vec![Wanted {
-            until_tokens: None,
-            weights: vec![1.0],
-        }],
-        how,
-        bytes_per_token: None,
-    };
+    let store = of_documents(&[&sides]);
+    let (data, spans) = padded_rows(store, Unit::Pair, 12);
     assert_eq!((data.val_rows(), data.train[0].draws(3)), (4, 2));
     // Whole pairs are compared: one of the same answer beside another one is another example.
     assert_eq!(data.repeated(), Some((4, 4)));

@@ -322,18 +322,21 @@ impl Subject {
     fn view(&self, beginning: &[Item], context: &ReadContext) -> Result<Reader, DataError> {
         let child = Child::of_this_program();
         let said = self.template.as_deref().unwrap_or(AUTO);
+        let examples = || beginning.iter().flat_map(|item| &item.example);
         // ChatML writes no tools, Qwen's form of it does.
-        let mut examples = beginning.iter().flat_map(|item| &item.example);
-        let usual = match examples.any(|example| !tool_names(example).is_empty()) {
+        let usual = match examples().any(|example| !tool_names(example).is_empty()) {
             true => "qwen",
             false => "chatml",
         };
+        let template_for = |tokenizer: &Tokenizer| -> Result<Template, DataError> {
+            match Template::choose(said, tokenizer, &child)? {
+                Some(template) => Ok(template),
+                None => Template::builtin(usual),
+            }
+        };
         if let Some(path) = &self.tokenizer {
             let tokenizer = tokenizer::load(Path::new(path), &child)?;
-            let template = match Template::choose(said, &tokenizer, &child)? {
-                Some(template) => template,
-                None => Template::builtin(usual)?,
-            };
+            let template = template_for(&tokenizer)?;
             let n = grouped(tokenizer.vocab_size() as u64);
             let name = format!("{path} ({n} tokens), template {}", template.name());
             let train_on = match &self.what {
@@ -343,42 +346,32 @@ impl Subject {
             return Ok(Reader::new(&name, tokenizer, Some(template), train_on));
         }
         let text = text_of(beginning);
-        match &self.what {
-            What::Spec(config) => {
-                let tokenizer = match config.tokenizer {
-                    TokenizerConfig::Char(_) => alphabet(config, &self.reading(context))?,
-                    _ => {
-                        // As the run does: the marks of its template are tokens, and the ends of answers with them.
-                        let template = if said == AUTO { usual } else { said };
-                        let marks = match beginning
-                            .iter()
-                            .flat_map(|item| &item.example)
-                            .any(|e| has_turns(&e.content))
-                        {
-                            true => ChatMarkers::of_template(template),
-                            false => ChatMarkers::None,
-                        };
-                        let kind = config.tokenizer.with_chat_markers(marks);
-                        kind.build(&text, &text)?
-                    }
+        let What::Spec(config) = &self.what else {
+            let bare = supervised(&text)?;
+            let template = template_for(&bare)?;
+            return Reader::of_trained(&bare, template);
+        };
+        let tokenizer = match config.tokenizer {
+            TokenizerConfig::Char(_) => alphabet(config, &self.reading(context))?,
+            _ => {
+                // As the run does: the marks of its template are tokens, and the ends of answers with them.
+                let template = if said == AUTO { usual } else { said };
+                let marks = match examples().any(|example| has_turns(&example.content)) {
+                    true => ChatMarkers::of_template(template),
+                    false => ChatMarkers::None,
                 };
-                let template = match Template::choose(said, &tokenizer, &child)? {
-                    Some(template) => template,
-                    None => Template::builtin(usual)?,
-                };
-                let name = format!("the spec's tokenizer: {}", config.tokenizer.entry().title);
-                let train_on = config.train_on;
-                Ok(Reader::new(&name, tokenizer, Some(template), train_on))
+                let kind = config.tokenizer.with_chat_markers(marks);
+                kind.build(&text, &text)?
             }
-            What::Path(_) => {
-                let bare = supervised(&text)?;
-                let template = match Template::choose(said, &bare, &child)? {
-                    Some(template) => template,
-                    None => Template::builtin(usual)?,
-                };
-                Reader::of_trained(&bare, template)
-            }
-        }
+        };
+        let template = template_for(&tokenizer)?;
+        let name = format!("the spec's tokenizer: {}", config.tokenizer.entry().title);
+        Ok(Reader::new(
+            &name,
+            tokenizer,
+            Some(template),
+            config.train_on,
+        ))
     }
 
     /// Every row, in order, until `take` has had enough; returns what was noted about the files once all are read.

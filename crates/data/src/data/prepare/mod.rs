@@ -559,43 +559,25 @@ fn of_tokenizer(tokenizer: &Tokenizer) -> String {
 fn fingerprint(config: &DataConfig, train: &[Ready], val: &[Ready], how: Layouting) -> String {
     let keys: Vec<&str> = train.iter().chain(val).map(|source| &*source.key).collect();
     let stages = stages(config, train);
-    // Shares of tokens add nothing: fingerprints of older runs stay the same.
-    let mix = match config.mix {
-        Mix::Share => "",
-        Mix::Concatenate => " concatenate",
-    };
-    // Few examples were once divided otherwise: another part of them is held out now.
-    let whole = match val.is_empty()
-        && train
-            .iter()
-            .any(|s| hold_out::few(&s.store, config.val_fraction))
-    {
-        true => " whole",
-        false => "",
-    };
-    // The answers of a pair that are judged one by one were once held out apart.
-    let pairs = match val.is_empty() && train.iter().any(|s| s.store.examples_of_row > 1) {
-        true => " pairs",
-        false => "",
-    };
-    // Texts beside conversations were once cut as those are.
-    let each = match train
-        .iter()
-        .chain(val)
-        .any(|s| too_long(config, how.unit, s.conversations) != how.too_long)
-    {
-        true => " each",
-        false => "",
-    };
-    // Of a few texts, far more than the share was once held out.
+    // What is as it always was adds nothing: fingerprints of older runs stay the same.
+    let word = |holds: bool, word: &'static str| if holds { word } else { "" };
+    let held_out = val.is_empty();
+    let mix = word(config.mix == Mix::Concatenate, " concatenate");
+    // Few examples were once divided otherwise: another part of them is held out now. Of a few texts, far more than the share was.
     let share = config.val_fraction;
     let row = (how.packing == Packing::Stream).then_some(how.seq_len as u64 + 1);
-    let cut =
-        |s: &Ready| hold_out::few(&s.store, share) && hold_out::split(&s.store, share, row).is_cut;
-    let whole = match val.is_empty() && train.iter().any(cut) {
+    let few = |s: &&Ready| hold_out::few(&s.store, share);
+    let cut = |s: &Ready| hold_out::split(&s.store, share, row).is_cut;
+    let whole = match held_out && train.iter().filter(few).any(cut) {
         true => " cut",
-        false => whole,
+        false => word(held_out && train.iter().any(|s| few(&s)), " whole"),
     };
+    // The answers of a pair that are judged one by one were once held out apart.
+    let apart = |s: &Ready| s.store.examples_of_row > 1;
+    let pairs = word(held_out && train.iter().any(apart), " pairs");
+    // Texts beside conversations were once cut as those are.
+    let otherwise = |s: &Ready| too_long(config, how.unit, s.conversations) != how.too_long;
+    let each = word(train.iter().chain(val).any(otherwise), " each");
     // Held-out rows that fill no window were once in neither split.
     let rows = held_rows(config, train).ok().flatten();
     let short = |(at, s): (usize, &Ready)| {
@@ -605,10 +587,8 @@ fn fingerprint(config: &DataConfig, train: &[Ready], val: &[Ready], how: Layouti
         };
         fills_no_row(&split.val, row)
     };
-    let back = match val.is_empty() && train.len() > 1 && train.iter().enumerate().any(short) {
-        true => " back",
-        false => "",
-    };
+    let several = held_out && train.len() > 1;
+    let back = word(several && train.iter().enumerate().any(short), " back");
     // A count takes the place of the share.
     let counted = config.val_rows.map(|rows| format!(" {rows} rows"));
     let counted = counted.unwrap_or_default();

@@ -34,6 +34,18 @@ pub(super) struct Ready {
     pub templated: bool,
 }
 
+/// What the first rows of a source say of all of them.
+struct Beginning {
+    /// Turns have weights.
+    weighted: bool,
+    /// All rows of a format are of one kind; in some no answer is supervised.
+    examples_of_row: usize,
+    /// Prompts and answers are turns, not texts.
+    templated: bool,
+    /// A warning about how such rows are read.
+    reading: Option<&'static str>,
+}
+
 /// What all sources have in common.
 pub(super) struct Tokenizing<'a> {
     pub config: &'a DataConfig,
@@ -62,33 +74,15 @@ impl Tokenizing<'_> {
             ));
         }
         let format = rows.detection().format;
-        let conversations = format != FormatId::Text;
-        let mut beginning = match format {
-            FormatId::Text => None,
-            _ => Some(self.open(source, most)?),
-        };
-        let first = beginning.as_mut().and_then(Iterator::next).transpose()?;
-        let beginning = beginning.into_iter().flatten().take(LOOKED_AT).flatten();
-        let mut beginning = first.iter().cloned().chain(beginning);
-        let weighted = beginning.any(|(_, example)| weight::occur_in(&example.content));
-        // All rows of a format are of one kind; in some no answer is supervised.
-        let examples_of_row = first.as_ref().map_or(1, |(_, example)| {
-            fitted(self.unit, self.train_on, example).len().max(1)
-        });
-        let first = first.map(|(_, example)| example.content);
-        // Prompts and answers are texts or turns.
-        let templated = first.as_ref().is_some_and(has_turns);
-        let reading = first
-            .as_ref()
-            .and_then(|first| warning(self.unit, self.train_on, first));
+        let beginning = self.beginning(source, most, format)?;
         let key = self.key(source, &rows, most)?;
         // Such rows were once refused, or skipped.
-        let key = match reading {
+        let key = match beginning.reading {
             Some(words) => key.with("reading", words),
             None => key,
         };
         // Weights of turns were once passed over.
-        let key = match weighted {
+        let key = match beginning.weighted {
             true => key.with("weights", "honoured"),
             false => key,
         };
@@ -100,17 +94,58 @@ impl Tokenizing<'_> {
             false => key.hash(),
         };
         entry.store.unit = self.unit;
-        entry.store.examples_of_row = examples_of_row;
-        let (documents, tokens) = (entry.store.documents(), entry.store.tokens());
-        let supervised = entry.store.supervised(0, tokens as usize);
+        entry.store.examples_of_row = beginning.examples_of_row;
         self.notes.extend(entry.notes);
         self.notes
-            .extend(reading.map(|words| format!("{name}: {words}")));
-        let examples = counted(self.unit, documents / self.unit.documents() as u64);
-        self.notes.push(match self.unit {
+            .extend(beginning.reading.map(|words| format!("{name}: {words}")));
+        let size = self.size_words(&name, &entry.store);
+        self.notes.push(size);
+        Ok(Ready {
+            weight: source.weight,
+            store: Arc::new(entry.store),
+            key: hash,
+            conversations: format != FormatId::Text,
+            templated: beginning.templated,
+            name,
+        })
+    }
+
+    /// Looks at the first rows of a source, which are opened for it alone.
+    fn beginning(
+        &self,
+        source: &SourceConfig,
+        most: Option<u64>,
+        format: FormatId,
+    ) -> Result<Beginning, DataError> {
+        let mut rows = match format {
+            FormatId::Text => None,
+            _ => Some(self.open(source, most)?),
+        };
+        let first = rows.as_mut().and_then(Iterator::next).transpose()?;
+        let others = rows.into_iter().flatten().take(LOOKED_AT).flatten();
+        let mut all = first.iter().cloned().chain(others);
+        let weighted = all.any(|(_, example)| weight::occur_in(&example.content));
+        let first = first.as_ref().map(|(_, example)| example);
+        Ok(Beginning {
+            weighted,
+            examples_of_row: first.map_or(1, |example| {
+                fitted(self.unit, self.train_on, example).len().max(1)
+            }),
+            templated: first.is_some_and(|example| has_turns(&example.content)),
+            reading: first.and_then(|example| warning(self.unit, self.train_on, &example.content)),
+        })
+    }
+
+    /// How many examples and tokens a source has.
+    fn size_words(&self, name: &str, store: &Store) -> String {
+        let tokens = store.tokens();
+        let supervised = store.supervised(0, tokens as usize);
+        let documents = self.unit.documents();
+        let examples = counted(self.unit, store.documents() / documents as u64);
+        match self.unit {
             // Nothing of them is supervised: a reference is compared with completions, and follows its prompt again.
             Unit::Prompt => {
-                let prompts = entry.store.spans().step_by(self.unit.documents());
+                let prompts = store.spans().step_by(documents);
                 let asked: u64 = prompts.map(|(_, length)| length).sum();
                 let known = match supervised {
                     0 => String::new(),
@@ -123,15 +158,7 @@ impl Tokenizing<'_> {
                 grouped(tokens),
                 percent(supervised as f64 / tokens.max(1) as f64, 1)
             ),
-        });
-        Ok(Ready {
-            weight: source.weight,
-            store: Arc::new(entry.store),
-            key: hash,
-            conversations,
-            templated,
-            name,
-        })
+        }
     }
 
     fn open(&self, source: &SourceConfig, most: Option<u64>) -> Result<Examples, DataError> {

@@ -63,29 +63,37 @@ fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
         return Ok(Finding::not_applicable(why));
     }
     if spec.engine.torch().is_some() {
-        return Ok(Finding::not_applicable(
-            "the run uses PyTorch ranks, and copies would not",
-        ));
+        let why = "the run uses PyTorch ranks, and copies would not";
+        return Ok(Finding::not_applicable(why));
     }
-    let Some(Start {
-        from,
-        before,
-        newest,
-        mut state,
-    }) = start(subject)?
-    else {
+    let Some(start) = start(subject)? else {
         return Ok(Finding::unknown(
             "no checkpoint at the full rate is left: the run has learned since its start, and at the end of a schedule other rates tell nothing",
             "keep more of them (checkpoint.keep_last, checkpoint.every)",
         ));
     };
-    let rate = match from {
-        Some(_) => state.lr(spec),
+    let rate = match start.from {
+        Some(_) => start.state.lr(spec),
         None => spec.optimizer.lr(),
     };
-    if rate <= 0.0 {
-        return Ok(Finding::not_applicable("the learning rate is 0"));
+    match rate <= 0.0 {
+        true => Ok(Finding::not_applicable("the learning rate is 0")),
+        false => compare_rates(subject, start, rate),
     }
+}
+
+/// Trains a copy at each of [`FACTORS`] of the rate, and judges them.
+fn compare_rates(
+    subject: &Subject<'_>,
+    start: Start<'_>,
+    rate: f64,
+) -> Result<Finding, EngineError> {
+    let Start {
+        from,
+        before,
+        newest,
+        mut state,
+    } = start;
     let share = subject.budget / USUAL as u32;
     let mut steps = None;
     let mut after = Vec::new();
@@ -118,7 +126,7 @@ fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
     Ok(judge(&Outcome {
         rate,
         from: from.map_or(0, |entry| entry.step),
-        random: from.is_none() && spec.train.from.is_none(),
+        random: from.is_none() && subject.spec.train.from.is_none(),
         steps: steps.unwrap_or(STEPS),
         before: mean(&before),
         newest,
@@ -295,9 +303,9 @@ fn moved(before: f64, after: &[Vec<f64>]) -> bool {
     })
 }
 
-fn judge(outcome: &Outcome) -> Finding {
-    let means: Vec<f64> = outcome.after.iter().map(|losses| mean(losses)).collect();
-    let told = FACTORS.iter().zip(&means).map(|(factor, loss)| {
+/// The loss before, and the mean loss behind each rate.
+fn evidence(outcome: &Outcome, means: &[f64]) -> String {
+    let told = FACTORS.iter().zip(means).map(|(factor, loss)| {
         let rate = human::number(factor * outcome.rate);
         match loss.is_finite() {
             true => format!("{rate}: {loss:.3}"),
@@ -308,12 +316,17 @@ fn judge(outcome: &Outcome) -> Finding {
         0 => "the start of the run".to_string(),
         step => format!("checkpoint {step}"),
     };
-    let evidence = format!(
+    format!(
         "held-out loss {:.3} at {place}; after {} steps at {}",
         outcome.before,
         outcome.steps,
         told.collect::<Vec<_>>().join(", ")
-    );
+    )
+}
+
+fn judge(outcome: &Outcome) -> Finding {
+    let means: Vec<f64> = outcome.after.iter().map(|losses| mean(losses)).collect();
+    let evidence = evidence(outcome, &means);
     let own = 2;
     debug_assert_eq!(FACTORS[own], 1.0);
     let clearly = |from: &[f64], to: &[f64]| {

@@ -20,7 +20,7 @@ use super::EngineError;
 use super::critic;
 use super::experience::Experience;
 use super::roles::Models;
-use super::state::TrainState;
+use super::state::{Progress, TrainState};
 use crate::base::clock::Clock;
 use crate::base::rng::{Rng, Stream};
 use crate::base::sampling::{ContextLimit, Sampling};
@@ -302,6 +302,48 @@ impl Rollouts {
         Ok(true)
     }
 
+    /// Puts the advantages of all answers into the batches. Returns them, and what there is to read beside them.
+    fn put_advantages(
+        &self,
+        batches: &mut [Batch],
+        rewards: &[f64],
+        ended: &[bool],
+        progress: &mut Progress,
+    ) -> (Vec<f64>, Vec<(&'static str, f64)>) {
+        let (mut advantages, mut more) = (Vec::new(), Vec::new());
+        if let Some(method) = on_policy(&self.spec).and_then(OnPolicy::critic) {
+            let ended = ended.iter().copied();
+            let scores: Vec<(f64, bool)> = rewards.iter().copied().zip(ended).collect();
+            let beta = progress.kl_coef.unwrap_or(method.beta);
+            let judged = critic::judge(method, beta, batches, &scores);
+            let next = method.next_beta(beta, judged.kl, scores.len());
+            progress.kl_coef = method.kl_target.map(|_| next);
+            more = judged.readings;
+        }
+        if let Some(method) = on_policy(&self.spec) {
+            // Readings show what the rewards gave, as TRL's do.
+            let mut charged = rewards.to_vec();
+            if method.kl_in_reward() > 0.0 {
+                let kl = batching::subtract_kl(batches, method.kl_in_reward(), &mut charged);
+                more.extend(kl.map(|kl| (id::KL, kl)));
+            }
+            advantages = method.advantages(&charged, self.config().group_size);
+        }
+        // The policy that answers is the one that learns: with no old policy beside it the loss stays linear.
+        if self.config().cycle() == 1 {
+            batches.iter_mut().for_each(batching::drop_old_policy);
+        }
+        let mut rest = advantages.as_slice();
+        for batch in &mut *batches {
+            let (own, others) = rest.split_at(batch.batch_size.min(rest.len()));
+            batching::put(batch, ADVANTAGE, own.iter().map(|a| *a as f32).collect());
+            rest = others;
+        }
+        // A critic's advantages differ from token to token; the mean is shown.
+        let means = batching::means(batches, TOKEN_ADVANTAGE);
+        (means.unwrap_or(advantages), more)
+    }
+
     /// A rollout by the weights as they are, as batches with every column. `drawn` is the step by the data cursor, which
     /// prompts and answers are drawn by: ahead of the steps done where a rescue has passed over some.
     /// `Ok(None)` when `broken_off` said so meanwhile.
@@ -333,39 +375,9 @@ impl Rollouts {
             return Ok(None);
         }
         parts.comparing = self.clock.elapsed() - scored_at;
-        let (mut advantages, mut more) = (Vec::new(), Vec::new());
-        if let Some(method) = on_policy(&self.spec).and_then(OnPolicy::critic) {
-            let ended = written.iter().map(|w| w.answer.ended);
-            let scores: Vec<(f64, bool)> = rewards.iter().copied().zip(ended).collect();
-            let beta = state.progress.kl_coef.unwrap_or(method.beta);
-            let judged = critic::judge(method, beta, &mut batches, &scores);
-            let next = method.next_beta(beta, judged.kl, scores.len());
-            state.progress.kl_coef = method.kl_target.map(|_| next);
-            more = judged.readings;
-        }
-        if let Some(method) = on_policy(&self.spec) {
-            // Readings show what the rewards gave, as TRL's do.
-            let mut charged = rewards.clone();
-            if method.kl_in_reward() > 0.0 {
-                let kl = batching::subtract_kl(&batches, method.kl_in_reward(), &mut charged);
-                more.extend(kl.map(|kl| (id::KL, kl)));
-            }
-            advantages = method.advantages(&charged, group_size);
-        }
-        // The policy that answers is the one that learns: with no old policy beside it the loss stays linear.
-        if self.config().cycle() == 1 {
-            batches.iter_mut().for_each(batching::drop_old_policy);
-        }
-        let mut rest = advantages.as_slice();
-        for batch in &mut batches {
-            let (own, others) = rest.split_at(batch.batch_size.min(rest.len()));
-            batching::put(batch, ADVANTAGE, own.iter().map(|a| *a as f32).collect());
-            rest = others;
-        }
-        // A critic's advantages differ from token to token; the mean is shown.
-        if let Some(means) = batching::means(&batches, TOKEN_ADVANTAGE) {
-            advantages = means;
-        }
+        let ended: Vec<bool> = written.iter().map(|w| w.answer.ended).collect();
+        let (advantages, more) =
+            self.put_advantages(&mut batches, &rewards, &ended, &mut state.progress);
         self.parts = parts;
         let rollout = Rollout {
             written,

@@ -4,39 +4,47 @@ use super::adapters::{adapted, base, packed, weights, words_of};
 use super::*;
 use crate::engine::export::{About, AdapterSource, Options, export_adapter};
 use crate::engine::infer::{LoadedModel, TextModel};
+use crate::engine::merge::{Order, RECORD, merge};
 use crate::hf;
 use crate::wire::{Prompt, Turn};
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+/// A run that trains an adapter on `base`, and the adapter alone, as others keep it.
+fn tuned(base: &Run, words: &[&str]) -> (Run, TempDir) {
+    let run = adapted(base, &[&["max_steps=6"], words].concat());
+    assert_eq!(finished(&run.go()).0, Outcome::Completed);
+    let (from, to) = (run.checkpoint(6), tempfile::tempdir().unwrap());
+    for name in [hf::ADAPTER_CONFIG, hf::ADAPTER_WEIGHTS] {
+        std::fs::copy(from.join(name), to.path().join(name)).unwrap();
+    }
+    (run, to)
+}
+
+/// A merge in f32 of adapters with their weights.
+fn order(base: &Path, adapters: &[(&Path, f64)], to: PathBuf) -> Order {
+    Order {
+        base: base.into(),
+        adapters: adapters
+            .iter()
+            .map(|(path, weight)| (path.to_path_buf(), *weight))
+            .collect(),
+        to,
+        dtype: "f32".into(),
+        dequantize: false,
+        any_base: false,
+        prompts: Vec::new(),
+    }
+}
 
 #[test]
 fn adapters_are_merged_into_their_base_and_nothing_else() {
-    use crate::engine::merge::{MergeError, Merged, Order, RECORD, merge};
     let (base, dir) = (base(), tempfile::tempdir().unwrap());
-    let tuned = |words: &[&str]| {
-        let run = adapted(&base, &[&["max_steps=6"], words].concat());
-        assert_eq!(finished(&run.go()).0, Outcome::Completed);
-        // The adapter alone, as others keep it.
-        let (from, to) = (run.checkpoint(6), tempfile::tempdir().unwrap());
-        for name in [hf::ADAPTER_CONFIG, hf::ADAPTER_WEIGHTS] {
-            std::fs::copy(from.join(name), to.path().join(name)).unwrap();
-        }
-        (run, to)
-    };
-    let (run, one) = tuned(&[]);
-    let (_, two) = tuned(&["seed=5", "adapter.lora.targets=ffn_only"]);
-    let (_, dora) = tuned(&["adapter.lora.dora=true"]);
-    let go = |from: &Path, adapters: &[(&Path, f64)], to: &str| -> Result<Merged, MergeError> {
-        merge(&Order {
-            base: from.into(),
-            adapters: adapters
-                .iter()
-                .map(|(path, weight)| (path.to_path_buf(), *weight))
-                .collect(),
-            to: dir.path().join(to),
-            dtype: "f32".into(),
-            dequantize: false,
-            any_base: false,
-            prompts: Vec::new(),
-        })
+    let (run, one) = tuned(&base, &[]);
+    let (_, two) = tuned(&base, &["seed=5", "adapter.lora.targets=ffn_only"]);
+    let (_, dora) = tuned(&base, &["adapter.lora.dora=true"]);
+    let go = |from: &Path, adapters: &[(&Path, f64)], to: &str| {
+        merge(&order(from, adapters, dir.path().join(to)))
     };
     let folder = base.checkpoint(5);
     for (adapters, to) in [
@@ -68,13 +76,8 @@ fn adapters_are_merged_into_their_base_and_nothing_else() {
     // What is written in 16 bits is asked as it is written.
     let rounded = |dtype: &str| {
         let order = Order {
-            base: folder.clone(),
-            adapters: vec![(one.path().into(), 1.0)],
-            to: dir.path().join(dtype),
             dtype: dtype.into(),
-            dequantize: false,
-            any_base: false,
-            prompts: Vec::new(),
+            ..order(&folder, &[(one.path(), 1.0)], dir.path().join(dtype))
         };
         merge(&order).unwrap().rounded.unwrap().off
     };
@@ -168,7 +171,6 @@ fn adapters_are_merged_into_their_base_and_nothing_else() {
 /// SFT with adapters on a quantized file, then DPO or more SFT with adapters on that.
 #[test]
 fn an_adapter_on_an_adapter_on_a_file_is_merged_by_one_order() {
-    use crate::engine::merge::{MergeError, Merged, Order, RECORD, merge};
     let dir = tempfile::tempdir().unwrap();
     let (path, words) = packed(dir.path());
     let first = Run::new(&[&words_of(&words)[..], &["max_steps=6"]].concat());
@@ -191,21 +193,13 @@ fn an_adapter_on_an_adapter_on_a_file_is_merged_by_one_order() {
     for name in [hf::ADAPTER_CONFIG, hf::ADAPTER_WEIGHTS] {
         std::fs::copy(second.join(name), alone.join(name)).unwrap();
     }
-    let go =
-        |from: &Path, adapter: Option<&Path>, dequantize, to: &str| -> Result<Merged, MergeError> {
-            merge(&Order {
-                base: from.into(),
-                adapters: adapter
-                    .map(|path| (path.to_path_buf(), 1.0))
-                    .into_iter()
-                    .collect(),
-                to: dir.path().join(to),
-                dtype: "f32".into(),
-                dequantize,
-                any_base: false,
-                prompts: Vec::new(),
-            })
-        };
+    let go = |from: &Path, adapter: Option<&Path>, dequantize, to: &str| {
+        let adapter = adapter.map(|path| (path, 1.0));
+        merge(&Order {
+            dequantize,
+            ..order(from, adapter.as_slice(), dir.path().join(to))
+        })
+    };
     // A run on a file is merged without naming the file.
     go(&first, None, false, "sft").unwrap();
     go(&second, None, false, "expected").unwrap();
@@ -275,30 +269,13 @@ fn an_adapter_on_an_adapter_on_a_file_is_merged_by_one_order() {
 /// too many.
 #[test]
 fn an_adapter_with_a_table_of_its_own_is_merged_with_another() {
-    use crate::engine::merge::{Order, merge};
     let (base, dir) = (base(), tempfile::tempdir().unwrap());
-    let tuned = |words: &[&str]| {
-        let run = adapted(&base, &[&["max_steps=6"], words].concat());
-        assert_eq!(finished(&run.go()).0, Outcome::Completed);
-        let (from, to) = (run.checkpoint(6), tempfile::tempdir().unwrap());
-        for name in [hf::ADAPTER_CONFIG, hf::ADAPTER_WEIGHTS] {
-            std::fs::copy(from.join(name), to.path().join(name)).unwrap();
-        }
-        to
-    };
+    let tuned = |words: &[&str]| tuned(&base, words).1;
     let whole = "adapter.lora.modules_to_save=[embeddings]";
     let [plain, one, two] = [tuned(&[]), tuned(&[whole]), tuned(&[whole, "seed=5"])];
     let go = |adapters: &[&tempfile::TempDir], to: &str| {
-        let adapters = adapters.iter().map(|dir| (dir.path().to_path_buf(), 1.0));
-        merge(&Order {
-            base: base.checkpoint(5),
-            adapters: adapters.collect(),
-            to: dir.path().join(to),
-            dtype: "f32".into(),
-            dequantize: false,
-            any_base: false,
-            prompts: Vec::new(),
-        })
+        let adapters: Vec<(&Path, f64)> = adapters.iter().map(|dir| (dir.path(), 1.0)).collect();
+        merge(&order(&base.checkpoint(5), &adapters, dir.path().join(to)))
     };
     let alone = go(&[&one], "alone").unwrap().check.unwrap();
     assert!(alone.off < 1e-4 && alone.moved > 0.0, "{alone:?}");
@@ -328,7 +305,6 @@ fn template(word: &str) -> String {
 /// The base completes texts, or is talked to otherwise.
 #[test]
 fn a_merged_model_and_a_chat_are_talked_to_as_the_adapter_was_in_its_training() {
-    use crate::engine::merge::{Order, merge};
     let (base, dir) = (base(), tempfile::tempdir().unwrap());
     let run = adapted(&base, &["max_steps=1"]);
     assert_eq!(finished(&run.go()).0, Outcome::Completed);
@@ -338,15 +314,7 @@ fn a_merged_model_and_a_chat_are_talked_to_as_the_adapter_was_in_its_training() 
     let whole = [hf::CONFIG, hf::WEIGHTS, hf::TOKENIZER];
     talking(&base.checkpoint(5), &place("spoken"), &whole, "You");
     let go = |base: &Path, adapter: &str, to: &str| {
-        let merged = merge(&Order {
-            base: base.into(),
-            adapters: vec![(place(adapter), 1.0)],
-            to: place(to),
-            dtype: "f32".into(),
-            dequantize: false,
-            any_base: false,
-            prompts: Vec::new(),
-        });
+        let merged = merge(&order(base, &[(&place(adapter), 1.0)], place(to)));
         let notes = merged.unwrap().written.pop().unwrap().notes.join("; ");
         let text = std::fs::read(place(to).join(hf::TOKENIZER_CONFIG)).unwrap();
         let config: serde_json::Value = serde_json::from_slice(&text).unwrap();

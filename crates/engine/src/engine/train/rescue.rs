@@ -6,7 +6,7 @@ use crate::base::human;
 use crate::engine::EngineError;
 use crate::engine::broken::NonFinite;
 use crate::engine::state::{Progress, Undo};
-use crate::spec::RescuePolicy;
+use crate::spec::{RescuePolicy, TrainConfig};
 use crate::wire::{Event, Num, Phase};
 
 impl Trainer<'_, '_> {
@@ -61,19 +61,7 @@ impl Trainer<'_, '_> {
             self.discard_undo_state();
             return Ok(false);
         };
-        let (here, end) = match done && left.step > 0 {
-            true => {
-                let taken = train.accum(left.step) as u64;
-                let begun = left.micro_step.saturating_sub(taken);
-                ((left.step, begun), left.micro_step)
-            }
-            false => {
-                let end = left.micro_step + train.accum(left.step + 1) as u64;
-                ((left.step + 1, left.micro_step), end)
-            }
-        };
-        let (from, first) = left.guard.since().unwrap_or(here);
-        let skipped = (first, end);
+        let (from, skipped) = passed_over(train, &left, done);
         let of_spec = self.cx.spec.optimizer.lr();
         let state = &mut self.cx.state;
         // A rate that was raised since the checkpoint is not what to halve; one that a rescue lowered is.
@@ -131,4 +119,22 @@ impl Trainer<'_, '_> {
         }
         Ok(None)
     }
+}
+
+/// The step at which it began to go wrong, and the micro-steps that are passed over: from there to the end of the step that broke.
+/// `done`: that is the last step, not the one that was begun.
+fn passed_over(train: &TrainConfig, left: &Progress, done: bool) -> (u64, (u64, u64)) {
+    let (here, end) = match done && left.step > 0 {
+        true => {
+            let taken = train.accum(left.step) as u64;
+            let begun = left.micro_step.saturating_sub(taken);
+            ((left.step, begun), left.micro_step)
+        }
+        false => {
+            let end = left.micro_step + train.accum(left.step + 1) as u64;
+            ((left.step + 1, left.micro_step), end)
+        }
+    };
+    let (from, first) = left.guard.since().unwrap_or(here);
+    (from, (first, end))
 }

@@ -5,7 +5,7 @@ use super::Check;
 use crate::base::child::Child;
 use crate::base::finding::Finding;
 use crate::base::human;
-use crate::data::tokenizer;
+use crate::data::{Tokenizer, tokenizer};
 use crate::hf::Peft;
 use crate::models::ModelSource;
 use std::path::Path;
@@ -49,19 +49,7 @@ fn look(path: &Path, form: Form) -> Finding {
         _ => tokenizer::has_tokenizer(path),
     };
     if !has {
-        return match form {
-            Form::Adapter if trains_tokens(path) => Finding::fail(
-                "there is none, but the adapter has its own embeddings",
-                "if tokens were added, their rows cannot be identified: the base's tokenizer lacks them",
-                "add the tokenizer.json and tokenizer_config.json that it was trained with",
-            ),
-            Form::Adapter => Finding::not_applicable("an adapter takes its base's"),
-            _ => Finding::fail(
-                "there is none",
-                "the mapping from text to token ids is unknown",
-                "add the model's tokenizer.json and tokenizer_config.json next to the weights",
-            ),
-        };
+        return missing(path, form);
     }
     // Foreign ones are tried out in a child process with limits first.
     let loaded = match tokenizer::load(path, &Child::of_this_program()) {
@@ -83,31 +71,54 @@ fn look(path: &Path, form: Form) -> Finding {
             "add this model's own tokenizer files",
         );
     }
-    for text in TEXTS {
-        match loaded.encode(text) {
-            // One of single characters knows those of its training text, by design.
-            Err(error) if loaded.encode(PLAIN).is_ok() => {
-                return Finding::warn(
-                    error.to_string(),
-                    "it does not cover every character: some texts cannot be encoded",
-                    "state in the card which characters it covers; a bpe tokenizer covers every byte",
-                );
-            }
-            Err(error) => {
-                return Finding::fail(error.to_string(), "texts cannot be encoded", error.hint());
-            }
-            Ok(ids) => {
-                let back = loaded.decode(&ids);
-                if back.trim() != text.trim() {
-                    let (from, to) = (text.escape_debug(), back.escape_debug());
-                    return Finding::warn(
-                        format!("{from} decodes to {to}"),
-                        "characters without tokens are lost, or it normalizes text by design",
-                        "state in the card which texts it is for",
-                    );
-                }
-            }
+    let fault = TEXTS.iter().find_map(|text| round_trip_fault(&loaded, text));
+    fault.unwrap_or_else(|| {
+        let tokens = human::grouped(known as u64);
+        Finding::pass(format!("{tokens} tokens; texts round-trip unchanged"))
+    })
+}
+
+/// A folder without a tokenizer.
+fn missing(path: &Path, form: Form) -> Finding {
+    match form {
+        Form::Adapter if trains_tokens(path) => Finding::fail(
+            "there is none, but the adapter has its own embeddings",
+            "if tokens were added, their rows cannot be identified: the base's tokenizer lacks them",
+            "add the tokenizer.json and tokenizer_config.json that it was trained with",
+        ),
+        Form::Adapter => Finding::not_applicable("an adapter takes its base's"),
+        _ => Finding::fail(
+            "there is none",
+            "the mapping from text to token ids is unknown",
+            "add the model's tokenizer.json and tokenizer_config.json next to the weights",
+        ),
+    }
+}
+
+/// A text that cannot be encoded, or that comes back as another one.
+fn round_trip_fault(tokenizer: &Tokenizer, text: &str) -> Option<Finding> {
+    match tokenizer.encode(text) {
+        // One of single characters knows those of its training text, by design.
+        Err(error) if tokenizer.encode(PLAIN).is_ok() => Some(Finding::warn(
+            error.to_string(),
+            "it does not cover every character: some texts cannot be encoded",
+            "state in the card which characters it covers; a bpe tokenizer covers every byte",
+        )),
+        Err(error) => Some(Finding::fail(
+            error.to_string(),
+            "texts cannot be encoded",
+            error.hint(),
+        )),
+        Ok(ids) => {
+            let back = tokenizer.decode(&ids);
+            let (from, to) = (text.escape_debug(), back.escape_debug());
+            (back.trim() != text.trim()).then(|| {
+                Finding::warn(
+                    format!("{from} decodes to {to}"),
+                    "characters without tokens are lost, or it normalizes text by design",
+                    "state in the card which texts it is for",
+                )
+            })
         }
     }
-    Finding::pass(format!("{} tokens; texts round-trip unchanged", human::grouped(known as u64)))
 }

@@ -92,17 +92,11 @@ impl Rope {
         keys: &Keys,
         table: &Keys,
     ) -> Result<Option<ScalingConfig>, String> {
-        let need = |key: &str| {
-            table
-                .number(key)?
-                .ok_or_else(|| format!("rotary scaling `{kind}` without {key}"))
-        };
+        let missing = |key: &str| format!("rotary scaling `{kind}` without {key}");
+        let need = |key: &str| table.number(key)?.ok_or_else(|| missing(key));
         // Some files have it in every kind of table.
-        let original = table.size("original_max_position_embeddings")?;
-        let original = match keys.size("original_max_position_embeddings")? {
-            Some(len) => Some(len),
-            None => original,
-        };
+        let in_table = table.size("original_max_position_embeddings")?;
+        let original = keys.size("original_max_position_embeddings")?.or(in_table);
         let longest = || keys.need_size("max_position_embeddings");
         Ok(match kind {
             "default" => None,
@@ -133,10 +127,7 @@ impl Rope {
             }
             // The older name of the same.
             "longrope" | "su" if self.longrope => {
-                let list = |key: &str| {
-                    let list = table.numbers(key)?;
-                    list.ok_or_else(|| format!("rotary scaling `{kind}` without {key}"))
-                };
+                let list = |key: &str| table.numbers(key)?.ok_or_else(|| missing(key));
                 let original_len = original.map_or_else(longest, Ok)?;
                 let scaling = Longrope {
                     short_factor: list("short_factor")?,

@@ -36,6 +36,21 @@ impl Pass {
         output: Output,
     ) -> Slot {
         let is_cached = texts.is_some();
+        let after = self.attention_layer(plan, x, (layer, block), texts);
+        let y = self.mlp_layer(plan, after, (layer, block), is_cached, output);
+        self.read(after);
+        y
+    }
+
+    /// Attention with its norms, added to the residual stream.
+    fn attention_layer(
+        &mut self,
+        plan: &Plan,
+        x: Slot,
+        (layer, block): (usize, &BlockSpans),
+        texts: Option<&mut Texts>,
+    ) -> Slot {
+        let is_cached = texts.is_some();
         let kept = plan.among([&block.qkv], is_cached);
         let h = self.norm_before(plan, x, block.norm1.as_ref(), kept);
         // Rows whose keys are cached, or that a norm reads, are f32.
@@ -66,6 +81,18 @@ impl Pass {
         };
         let after = self.join(plan, x, last, joint, Output::NEW);
         self.read(mixed);
+        after
+    }
+
+    /// The feed-forward layer with its norms, added to the residual stream `after` attention.
+    fn mlp_layer(
+        &mut self,
+        plan: &Plan,
+        after: Slot,
+        (layer, block): (usize, &BlockSpans),
+        is_cached: bool,
+        output: Output,
+    ) -> Slot {
         let joint = Joint {
             layer,
             norm: block.norm2_after.as_ref(),
@@ -76,7 +103,7 @@ impl Pass {
             MlpSpans::Many(_) => Storage::F32,
         };
         let h = self.norm_before(plan, after, block.norm2.as_ref(), kept);
-        let y = match &block.mlp {
+        match &block.mlp {
             MlpSpans::One(spans) => {
                 let kept = Output::New(plan.among([&spans.wide, &spans.out], is_cached));
                 let wide = self.linear(plan, h, None, &spans.wide, kept);
@@ -102,9 +129,7 @@ impl Pass {
                 }
                 y
             }
-        };
-        self.read(after);
-        y
+        }
     }
 
     /// The norm before a sub-layer, if there is one, and its output's dtype.

@@ -18,13 +18,7 @@ pub struct Config {
 }
 
 impl super::Schedule for Config {
-    fn warmup_steps(&self) -> u64 {
-        self.warmup_steps
-    }
-
-    fn set_warmup_steps(&mut self, steps: u64) {
-        self.warmup_steps = steps;
-    }
+    super::warm_up!();
 
     fn lr_at(&self, step: u64, _max_steps: u64, lr: f64) -> f64 {
         lr * super::warmup_factor(step, self.warmup_steps).unwrap_or(1.0)

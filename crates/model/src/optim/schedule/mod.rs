@@ -36,6 +36,20 @@ crate::base::registry! {
     }
 }
 
+/// The warm-up of a schedule whose field `warmup_steps` it is.
+macro_rules! warm_up {
+    () => {
+        fn warmup_steps(&self) -> u64 {
+            self.warmup_steps
+        }
+
+        fn set_warmup_steps(&mut self, steps: u64) {
+            self.warmup_steps = steps;
+        }
+    };
+}
+use warm_up;
+
 /// The fraction of warm-up reached at `step`, nanoGPT's convention: (step + 1) / (warmup + 1), so that the first update
 /// is not wasted on a rate of zero. `None` once warm-up is over.
 fn warmup_factor(step: u64, warmup_steps: u64) -> Option<f64> {

@@ -34,13 +34,7 @@ impl Default for Config {
 }
 
 impl super::Schedule for Config {
-    fn warmup_steps(&self) -> u64 {
-        self.warmup_steps
-    }
-
-    fn set_warmup_steps(&mut self, steps: u64) {
-        self.warmup_steps = steps;
-    }
+    super::warm_up!();
 
     fn min_lr(&self) -> Option<f64> {
         self.min_lr

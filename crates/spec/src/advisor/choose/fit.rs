@@ -109,7 +109,7 @@ fn states(facts: &Facts, adapter: Adapter, inputs: &Inputs) -> States {
     let packed = inputs.packed_bytes.map(|bytes| bytes as f64 / n.max(1.0));
     // With adapters the base itself is the reference; a critic beside the policy has a base of its own here.
     let models = if here { facts.trained_copies() } else { 1.0 };
-    let reward = f64::from(u8::from(facts.reward_model));
+    let reward = f64::from(u8::from(facts.passes.reward_model));
     let each = match adapter {
         Adapter::Full => FULL * facts.trained_copies() + frozen * facts.frozen_copies(),
         Adapter::Lora => (frozen + adapters) * models + frozen * reward,

@@ -54,7 +54,7 @@ impl Request {
 
     /// Whether a second model says what answers are worth: a value head on the policy is the policy's own.
     pub fn has_critic(&self) -> bool {
-        self.method.facts().critic && !self.arch.config().value_head
+        self.method.facts().passes.critic && !self.arch.config().value_head
     }
 
     /// Whether the process that drives ranks on GPUs scores their answers with reward models, on its processor: time that no plan counts.

@@ -98,6 +98,6 @@ fn every_method_of_a_spec_is_planned_as_itself() {
         let critic = trained
             .on_policy()
             .is_some_and(|method| method.critic().is_some());
-        assert_eq!(method.facts().critic, critic, "{}", entry.id);
+        assert_eq!(method.facts().passes.critic, critic, "{}", entry.id);
     }
 }

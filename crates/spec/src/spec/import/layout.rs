@@ -79,7 +79,13 @@ pub(super) fn layout(set: &Map<String, Value>, learns: Learns) -> Option<Layout>
     let role = property(set, "role");
     let content = property(set, "content");
     let turns = (role.unwrap_or("role"), content.unwrap_or("content"));
+    let sharegpt = |usual: &str| Layout {
+        format: "sharegpt",
+        columns: columns(&[("conversations", word("field_messages").unwrap_or(usual))]),
+        keys: TURNS,
+    };
     match first {
+        "chat_template" if learns == Learns::Pairs && turns != ("role", "content") => None,
         "chat_template" if learns == Learns::Pairs => Some(Layout {
             format: "preference",
             columns: columns(&[
@@ -94,16 +100,8 @@ pub(super) fn layout(set: &Map<String, Value>, learns: Learns) -> Option<Layout>
                 "field_rejected",
                 "message_property_mappings",
             ],
-        })
-        .filter(|_| turns == ("role", "content")),
-        "chat_template" if turns == ("from", "value") => Some(Layout {
-            format: "sharegpt",
-            columns: columns(&[(
-                "conversations",
-                word("field_messages").unwrap_or("messages"),
-            )]),
-            keys: TURNS,
         }),
+        "chat_template" if turns == ("from", "value") => Some(sharegpt("messages")),
         "chat_template" if turns == ("role", "content") => {
             // Without a word on them the columns tell the format.
             let field = word("field_messages")?;
@@ -113,14 +111,7 @@ pub(super) fn layout(set: &Map<String, Value>, learns: Learns) -> Option<Layout>
                 keys: TURNS,
             })
         }
-        "sharegpt" => Some(Layout {
-            format: "sharegpt",
-            columns: columns(&[(
-                "conversations",
-                word("field_messages").unwrap_or("conversations"),
-            )]),
-            keys: TURNS,
-        }),
+        "sharegpt" => Some(sharegpt("conversations")),
         _ => {
             let (format, known) = fixed?;
             let columns = match set.get("type") {

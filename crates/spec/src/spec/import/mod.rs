@@ -251,20 +251,8 @@ impl Reader {
                 Value::Bool(false) => self.set(theirs, path, no, ""),
                 _ => self.undecided(theirs, value),
             },
-            To::NearlyOff(path, ours, words) => match value {
-                Value::Bool(true) => self.set(theirs, path, ours, ""),
-                Value::Bool(false) => {
-                    let kept = format!("{path}: {}", shown(&self.draft.value(path)));
-                    self.line(KeyOutcome::Differs, theirs, &kept, words);
-                }
-                _ => self.undecided(theirs, value),
-            },
-            To::Tuning => match plain(value).as_str() {
-                "lora" => self.set(theirs, "adapter", "lora", ""),
-                "full" => self.line(KeyOutcome::Mapped, theirs, "adapter: null", ""),
-                "freeze" => self.frozen_weights(theirs),
-                _ => self.line(KeyOutcome::NoEqual, theirs, "", ADAPTER),
-            },
+            To::NearlyOff(path, ours, words) => self.nearly_off(theirs, path, ours, words, value),
+            To::Tuning => self.tuning(theirs, &plain(value)),
             To::Unfrozen => self.frozen_weights(theirs),
             To::OfFrozen => self.of_frozen(theirs),
             To::Targets => self.targets(theirs, value),
@@ -274,17 +262,34 @@ impl Reader {
             To::ScheduleSettings => self.schedule_settings(theirs, value),
             To::Floor => self.floor_of_rate(theirs, value),
             To::Generation(counts) => self.generation(theirs, counts, value),
-            To::NoEqual(words) => {
-                // A switch that is off needs no equivalent.
-                let off = matches!(value, Value::Bool(false) | Value::Null);
-                let outcome = if off {
-                    KeyOutcome::Needless
-                } else {
-                    KeyOutcome::NoEqual
-                };
-                self.line(outcome, theirs, "", words);
+            // A switch that is off needs no equivalent.
+            To::NoEqual(words) if matches!(value, Value::Bool(false) | Value::Null) => {
+                self.line(KeyOutcome::Needless, theirs, "", words);
             }
+            To::NoEqual(words) => self.line(KeyOutcome::NoEqual, theirs, "", words),
             To::Needless(words) => self.line(KeyOutcome::Needless, theirs, "", words),
+        }
+    }
+
+    /// A switch that has no full equal here where it is off.
+    fn nearly_off(&mut self, theirs: String, path: &str, ours: &str, words: &str, value: &Value) {
+        match value {
+            Value::Bool(true) => self.set(theirs, path, ours, ""),
+            Value::Bool(false) => {
+                let kept = format!("{path}: {}", shown(&self.draft.value(path)));
+                self.line(KeyOutcome::Differs, theirs, &kept, words);
+            }
+            _ => self.undecided(theirs, value),
+        }
+    }
+
+    /// Which weights the tool trains, by its word for it.
+    fn tuning(&mut self, theirs: String, word: &str) {
+        match word {
+            "lora" => self.set(theirs, "adapter", "lora", ""),
+            "full" => self.line(KeyOutcome::Mapped, theirs, "adapter: null", ""),
+            "freeze" => self.frozen_weights(theirs),
+            _ => self.line(KeyOutcome::NoEqual, theirs, "", ADAPTER),
         }
     }
 

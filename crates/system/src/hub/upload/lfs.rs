@@ -5,6 +5,7 @@ use super::super::http::Http;
 use super::super::{HubError, Repo};
 use super::{Outgoing, Progress};
 use crate::base::files::open_plain;
+use crate::base::text::one_line;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::cell::Cell;
@@ -14,10 +15,6 @@ use std::io::{self, Read, Seek, SeekFrom};
 const TYPE: &str = "application/vnd.git-lfs+json";
 /// The largest number of parts that stores accept.
 const MAX_PARTS: u64 = 10_000;
-
-pub struct Object<'a> {
-    pub file: &'a Outgoing,
-}
 
 #[derive(Deserialize)]
 struct Answer {
@@ -53,17 +50,17 @@ struct Fault {
     message: String,
 }
 
-/// Sends those objects that the hub lacks; returns how many.
+/// Sends those files that the hub lacks; returns how many.
 pub fn send(
     http: &Http,
     repo: &Repo,
-    objects: &[Object<'_>],
+    files: &[&Outgoing],
     on_progress: &dyn Fn(Progress<'_>),
 ) -> Result<usize, HubError> {
     let url = format!("{}/{}.git/info/lfs/objects/batch", http.endpoint, repo.id);
-    let asked: Vec<Value> = objects
+    let asked: Vec<Value> = files
         .iter()
-        .map(|object| json!({"oid": object.file.sha256, "size": object.file.bytes}))
+        .map(|file| json!({"oid": file.sha256, "size": file.bytes}))
         .collect();
     let body = json!({
         "operation": "upload",
@@ -79,47 +76,46 @@ pub fn send(
     };
     let answer: Answer = serde_json::from_value(answer).map_err(|e| strange(e.to_string()))?;
     let mut sent = 0;
-    for object in objects {
-        let file = object.file;
+    for file in files {
         let answered = answer
             .objects
             .iter()
             .find(|answered| answered.oid == file.sha256);
         let answered =
             answered.ok_or_else(|| strange(format!("it says nothing of {}", file.name)))?;
-        if let Some(fault) = &answered.error {
-            return Err(HubError::Refused {
-                what: file.name.clone(),
-                why: format!(
-                    "{} ({})",
-                    crate::base::text::one_line(&fault.message),
-                    fault.code
-                ),
-            });
-        }
-        let Some(action) = answered
-            .actions
-            .as_ref()
-            .and_then(|actions| actions.upload.as_ref())
-        else {
-            on_progress(Progress::There(&file.name));
-            continue;
-        };
-        match number(action.header.get("chunk_size")) {
-            Some(size) => parts(http, repo, file, action, size, on_progress)?,
-            None => whole(http, file, action, on_progress)?,
-        }
-        let verify = answered
-            .actions
-            .as_ref()
-            .and_then(|actions| actions.verify.as_ref());
-        if let Some(verify) = verify {
-            let body = json!({"oid": file.sha256, "size": file.bytes}).to_string();
-            http.post(repo, &verify.href, TYPE, &[], body.as_bytes())?;
-        }
-        sent += 1;
+        sent += usize::from(send_one(http, repo, file, answered, on_progress)?);
     }
     Ok(sent)
+}
+
+/// Sends a file as the hub answered; whether it lacked it.
+fn send_one(
+    http: &Http,
+    repo: &Repo,
+    file: &Outgoing,
+    answered: &ObjectAnswer,
+    on_progress: &dyn Fn(Progress<'_>),
+) -> Result<bool, HubError> {
+    if let Some(fault) = &answered.error {
+        return Err(HubError::Refused {
+            what: file.name.clone(),
+            why: format!("{} ({})", one_line(&fault.message), fault.code),
+        });
+    }
+    let actions = answered.actions.as_ref();
+    let Some(action) = actions.and_then(|actions| actions.upload.as_ref()) else {
+        on_progress(Progress::There(&file.name));
+        return Ok(false);
+    };
+    match number(action.header.get("chunk_size")) {
+        Some(size) => parts(http, repo, file, action, size, on_progress)?,
+        None => whole(http, file, action, on_progress)?,
+    }
+    if let Some(verify) = actions.and_then(|actions| actions.verify.as_ref()) {
+        let body = json!({"oid": file.sha256, "size": file.bytes}).to_string();
+        http.post(repo, &verify.href, TYPE, &[], body.as_bytes())?;
+    }
+    Ok(true)
 }
 
 /// The hub writes some numbers as strings.

@@ -9,7 +9,6 @@ mod tests;
 use super::http::{Http, encoded};
 use super::{HubConfig, HubError, Repo};
 use crate::base::files::{open_plain, read_plain, read_plain_text};
-use lfs::Object;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io::Read;
@@ -152,46 +151,69 @@ pub fn upload(
     }
     let http = Http::new(config);
     create(&http, upload)?;
-    let mut modes = Vec::new();
-    for files in upload.files.chunks(BATCH) {
-        modes.extend(ask_modes(&http, upload, files)?);
-    }
-    let mode_of = |file: &Outgoing| modes.iter().find(|mode| mode.path == file.name);
-    let (mut large, mut small) = (Vec::new(), Vec::new());
-    for file in &upload.files {
-        let mode = mode_of(file).ok_or_else(|| HubError::Answer {
-            url: config.endpoint.clone(),
-            why: format!("it does not say how {} is to be sent", file.name),
-        })?;
-        match mode {
-            mode if mode.should_ignore => {}
-            mode if mode.upload_mode == "lfs" => large.push((file, mode.oid.as_deref())),
-            _ => small.push(file),
-        }
-    }
-    let mut done = Uploaded::default();
-    // Files that are unchanged in the repository are left out of the commit.
-    let (same, large): (Vec<_>, Vec<_>) = large
-        .into_iter()
-        .partition(|(file, oid)| oid.is_some_and(|oid| oid.eq_ignore_ascii_case(&file.sha256)));
-    for (file, _) in &same {
+    let ways = Ways::ask(&http, upload)?;
+    for file in &ways.unchanged {
         on_progress(Progress::There(&file.name));
     }
-    done.there = same.len();
-    let objects: Vec<Object> = large.iter().map(|(file, _)| Object { file }).collect();
-    for objects in objects.chunks(BATCH) {
-        let sent = lfs::send(&http, &upload.repo, objects, on_progress)?;
+    let mut done = Uploaded {
+        there: ways.unchanged.len(),
+        ..Uploaded::default()
+    };
+    for files in ways.large.chunks(BATCH) {
+        let sent = lfs::send(&http, &upload.repo, files, on_progress)?;
         done.sent += sent;
-        done.there += objects.len() - sent;
+        done.there += files.len() - sent;
     }
-    let body = commit_body(
-        upload,
-        &large.iter().map(|(file, _)| *file).collect::<Vec<_>>(),
-        &small,
-    )?;
+    let committed = commit(&http, upload, &ways)?;
+    done.url = committed.commit_url;
+    done.commit = committed.commit_oid;
+    Ok(done)
+}
+
+/// How files are sent, as the hub says.
+struct Ways<'a> {
+    /// Large ones that the repository has: they are left out of the commit.
+    unchanged: Vec<&'a Outgoing>,
+    large: Vec<&'a Outgoing>,
+    /// In the commit itself.
+    small: Vec<&'a Outgoing>,
+}
+
+impl<'a> Ways<'a> {
+    fn ask(http: &Http, upload: &'a Upload) -> Result<Ways<'a>, HubError> {
+        let mut modes = Vec::new();
+        for files in upload.files.chunks(BATCH) {
+            modes.extend(ask_modes(http, upload, files)?);
+        }
+        let mut ways = Ways {
+            unchanged: Vec::new(),
+            large: Vec::new(),
+            small: Vec::new(),
+        };
+        for file in &upload.files {
+            let mode = modes.iter().find(|mode| mode.path == file.name);
+            let mode = mode.ok_or_else(|| HubError::Answer {
+                url: http.endpoint.clone(),
+                why: format!("it does not say how {} is to be sent", file.name),
+            })?;
+            let is_there = |oid: &str| oid.eq_ignore_ascii_case(&file.sha256);
+            match mode {
+                mode if mode.should_ignore => {}
+                mode if mode.upload_mode != "lfs" => ways.small.push(file),
+                mode if mode.oid.as_deref().is_some_and(is_there) => ways.unchanged.push(file),
+                _ => ways.large.push(file),
+            }
+        }
+        Ok(ways)
+    }
+}
+
+/// Commits everything that was sent, with the small files in it.
+fn commit(http: &Http, upload: &Upload, ways: &Ways<'_>) -> Result<Committed, HubError> {
+    let body = commit_body(upload, &ways.large, &ways.small)?;
     let url = format!(
         "{}/commit/{}",
-        api(&http, &upload.repo),
+        api(http, &upload.repo),
         encoded(&upload.repo.revision, false)
     );
     let answer = http.post(
@@ -201,13 +223,10 @@ pub fn upload(
         &[],
         body.as_bytes(),
     )?;
-    let committed: Committed = serde_json::from_value(answer).map_err(|e| HubError::Answer {
+    serde_json::from_value(answer).map_err(|e| HubError::Answer {
         url,
         why: e.to_string(),
-    })?;
-    done.url = committed.commit_url;
-    done.commit = committed.commit_oid;
-    Ok(done)
+    })
 }
 
 fn api(http: &Http, repo: &Repo) -> String {

@@ -59,26 +59,8 @@ impl RankEnd {
         let hello = Frame::read(&mut input).map_err(fault)?;
         let hello = hello.map_or(Value::Null, |frame| frame.header);
         stream.set_read_timeout(None).map_err(fault)?;
-        let number = |key: &str| hello[key].as_u64();
-        if number("protocol") != Some(PROTOCOL) {
-            let what = format!(
-                "a worker speaks version {} of what is said here, this program {PROTOCOL}",
-                hello["protocol"]
-            );
-            return Err(WorkerFailure::new(FailureKind::Version, None, what));
-        }
-        let rank = number("rank")
-            .and_then(|rank| usize::try_from(rank).ok())
-            .filter(|rank| *rank < ranks);
-        let pid = number("pid").and_then(|pid| i32::try_from(pid).ok());
-        let (Some(rank), Some(pid), true) = (rank, pid, number("world") == Some(ranks as u64))
-        else {
-            let what = format!(
-                "a worker says {}, which is none of {ranks} ranks",
-                one_line(&hello.to_string())
-            );
-            return Err(WorkerFailure::new(FailureKind::Version, None, what));
-        };
+        let (rank, pid) = identified(&hello, ranks)
+            .map_err(|what| WorkerFailure::new(FailureKind::Version, None, what))?;
         let beat = Arc::new(AtomicU64::new(clock.elapsed().as_millis() as u64));
         let end = RankEnd {
             stream,
@@ -87,28 +69,61 @@ impl RankEnd {
             about: Value::Null,
         };
         let (sender, clock) = (sender.clone(), clock.clone());
-        let listen = move || {
-            loop {
-                let received = match Frame::read(&mut input) {
-                    Ok(Some(frame)) => {
-                        beat.store(clock.elapsed().as_millis() as u64, Ordering::Relaxed);
-                        if frame.kind() == "beat" {
-                            continue;
-                        }
-                        Received::Frame(frame)
-                    }
-                    Ok(None) | Err(_) => Received::Closed,
-                };
-                let closed = matches!(received, Received::Closed);
-                if sender.send((rank, received)).is_err() || closed {
-                    return;
-                }
-            }
-        };
         std::thread::Builder::new()
             .name(format!("rank-{rank}"))
-            .spawn(listen)
+            .spawn(move || listen(rank, input, &*clock, &beat, &sender))
             .map_err(fault)?;
         Ok((rank, end))
+    }
+}
+
+/// Rank and process id of a hello.
+///
+/// # Errors
+/// What is wrong with it.
+fn identified(hello: &Value, ranks: usize) -> Result<(usize, i32), String> {
+    let number = |key: &str| hello[key].as_u64();
+    if number("protocol") != Some(PROTOCOL) {
+        return Err(format!(
+            "a worker speaks version {} of what is said here, this program {PROTOCOL}",
+            hello["protocol"]
+        ));
+    }
+    let rank = number("rank")
+        .and_then(|rank| usize::try_from(rank).ok())
+        .filter(|rank| *rank < ranks);
+    let pid = number("pid").and_then(|pid| i32::try_from(pid).ok());
+    match (rank, pid, number("world") == Some(ranks as u64)) {
+        (Some(rank), Some(pid), true) => Ok((rank, pid)),
+        _ => Err(format!(
+            "a worker says {}, which is none of {ranks} ranks",
+            one_line(&hello.to_string())
+        )),
+    }
+}
+
+/// Passes on what a rank sends, until it closes; heartbeats only move `beat`.
+fn listen(
+    rank: usize,
+    mut input: BufReader<UnixStream>,
+    clock: &dyn Clock,
+    beat: &AtomicU64,
+    sender: &SyncSender<(usize, Received)>,
+) {
+    loop {
+        let received = match Frame::read(&mut input) {
+            Ok(Some(frame)) => {
+                beat.store(clock.elapsed().as_millis() as u64, Ordering::Relaxed);
+                if frame.kind() == "beat" {
+                    continue;
+                }
+                Received::Frame(frame)
+            }
+            Ok(None) | Err(_) => Received::Closed,
+        };
+        let closed = matches!(received, Received::Closed);
+        if sender.send((rank, received)).is_err() || closed {
+            return;
+        }
     }
 }

@@ -129,21 +129,26 @@ fn run_of(checkpoint: &str) -> String {
 
 /// What the next question could only refuse is refused here: real data that nothing learns from with this start.
 fn leave(wizard: &mut Wizard) -> Outcome {
-    let unfit = wizard
-        .start_model()
-        .map(|m| m.unfit.clone())
-        .filter(|why| !why.is_empty());
-    if let Some(why) = unfit {
-        return wizard.refuse(format!("this build cannot train this model: {why}"));
+    match unfit_model(wizard).or_else(|| no_method(wizard)) {
+        Some(why) => wizard.refuse(why),
+        None => wizard.advance(),
     }
-    let unreadable = wizard
-        .start_model()
-        .and_then(|m| m.reading.as_ref())
-        .map(|reading| reading.unreadable.clone())
-        .filter(|why| !why.is_empty());
-    if let Some(why) = unreadable {
-        return wizard.refuse(format!("this model cannot read the data: {why}"));
+}
+
+/// Why the model itself is no start.
+fn unfit_model(wizard: &Wizard) -> Option<String> {
+    let model = wizard.start_model()?;
+    if !model.unfit.is_empty() {
+        let why = &model.unfit;
+        return Some(format!("this build cannot train this model: {why}"));
     }
+    let unreadable = model.reading.as_ref().map(|reading| &reading.unreadable);
+    let unreadable = unreadable.filter(|why| !why.is_empty())?;
+    Some(format!("this model cannot read the data: {unreadable}"))
+}
+
+/// Why no method trains this start on these data.
+fn no_method(wizard: &Wizard) -> Option<String> {
     let list = wizard.advice();
     // Pretraining is advised before preferences, on other data than these.
     let reads = |id| match wizard.chosen_data().map(|facts| facts.kind) {
@@ -166,8 +171,7 @@ fn leave(wizard: &mut Wizard) -> Outcome {
         && let Some(large) = list.iter().find(large)
     {
         let why = large.why.last().map_or("", |(_, why)| why.as_str());
-        let why = format!("{} of this model: {why}", large.title());
-        return wizard.refuse(why);
+        return Some(format!("{} of this model: {why}", large.title()));
     }
     if let Some(facts) = wizard.chosen_data()
         && wizard.answers.data == Some(DataAnswer::Path)
@@ -188,7 +192,7 @@ fn leave(wizard: &mut Wizard) -> Outcome {
             ),
             _ => "no method here trains on them: go back to data".into(),
         };
-        return wizard.refuse(format!("the data is {kind}, and {why}"));
+        return Some(format!("the data is {kind}, and {why}"));
     }
-    wizard.advance()
+    None
 }

@@ -77,30 +77,30 @@ pub(super) fn draw_row(
         width: room,
         ..area
     };
-    match field {
-        Some(field) => draw_field(frame, place, field, input, theme),
-        None if input.text.is_empty() => {
-            let hint = [word(input.placeholder.clone(), Meaning::Muted)];
-            text::draw(frame.buffer_mut(), x, area.y, room, &hint, theme);
-        }
-        None => {
-            let value = [word(input.text.clone(), Meaning::Text)];
-            text::draw(frame.buffer_mut(), x, area.y, room, &value, theme);
-        }
-    }
+    draw_value(frame, place, input, field, theme);
     let after = match &row.fault {
         Some(fault) => word(format!("{} {fault}", glyphs.bad), Meaning::Bad),
         None => word(row.detail.clone(), Meaning::Muted),
     };
     let at = x + room + 1;
-    text::draw(
-        frame.buffer_mut(),
-        at,
-        area.y,
-        area.right().saturating_sub(at),
-        &[after],
-        theme,
-    );
+    let left = area.right().saturating_sub(at);
+    text::draw(frame.buffer_mut(), at, area.y, left, &[after], theme);
+}
+
+/// What a row holds, or while it is empty what it wants; `field` where it is typed into.
+fn draw_value(
+    frame: &mut Frame,
+    area: Rect,
+    input: &Input,
+    field: Option<&mut TextField>,
+    theme: &Theme,
+) {
+    let words = match field {
+        Some(field) => return draw_field(frame, area, field, input, theme),
+        None if input.text.is_empty() => word(input.placeholder.clone(), Meaning::Muted),
+        None => word(input.text.clone(), Meaning::Text),
+    };
+    text::draw(frame.buffer_mut(), area.x, area.y, area.width, &[words], theme);
 }
 
 /// The field that is typed into; while it is empty, what it wants.

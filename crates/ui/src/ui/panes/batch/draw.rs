@@ -61,6 +61,25 @@ impl BatchPane {
             line(words);
         }
         line(&[]);
+        let (places, y) = self.draw_rows(buffer, inner, y, theme);
+        let legend = found.rows.iter().any(|row| row.scored.is_some());
+        self.draw_tokens(buffer, inner, y + 1, theme);
+        if legend && inner.height > 4 {
+            let words = heat::legend_of_probability();
+            let bottom = inner.bottom() - 1;
+            text::draw(buffer, inner.x, bottom, inner.width, &words, theme);
+        }
+        places
+    }
+
+    /// Draws the list of rows from line `y` on; their places, and the line below them.
+    fn draw_rows(
+        &self,
+        buffer: &mut Buffer,
+        inner: Rect,
+        mut y: u16,
+        theme: &Theme,
+    ) -> (Vec<(usize, Rect)>, u16) {
         let rows = self.rows();
         let room = (inner.height / LIST_SHARE).max(2).min(rows.len() as u16);
         let first = (self.marked + 1).saturating_sub(usize::from(room));
@@ -79,26 +98,23 @@ impl BatchPane {
             }
             y += 1;
         }
-        y += 1;
-        let lines = match rows.get(self.marked) {
+        (places, y)
+    }
+
+    /// Draws the tokens of the marked row from line `y` on, as far as they are scrolled.
+    fn draw_tokens(&mut self, buffer: &mut Buffer, inner: Rect, y: u16, theme: &Theme) {
+        let lines = match self.rows().get(self.marked) {
             Some(row) => tokens(row, usize::from(inner.width)),
             None => Vec::new(),
         };
-        let legend = found.rows.iter().any(|row| row.scored.is_some());
         let rows_left = usize::from(inner.bottom().saturating_sub(y)).saturating_sub(2);
         self.page = rows_left;
         self.most = lines.len().saturating_sub(rows_left);
         self.scroll = self.scroll.min(self.most);
-        for words in lines.iter().skip(self.scroll).take(rows_left) {
+        let shown = lines.iter().skip(self.scroll).take(rows_left);
+        for (words, y) in shown.zip(y..) {
             text::draw(buffer, inner.x, y, inner.width, words, theme);
-            y += 1;
         }
-        if legend && inner.height > 4 {
-            let words = heat::legend_of_probability();
-            let bottom = inner.bottom() - 1;
-            text::draw(buffer, inner.x, bottom, inner.width, &words, theme);
-        }
-        places
     }
 
     /// What is said while there are no rows to show.

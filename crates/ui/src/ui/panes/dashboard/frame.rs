@@ -5,7 +5,6 @@ use super::plan::Plan;
 use super::{Dashboard, SMOOTHING, SMOOTHING_WORDS, Shown, health, machine, status, strips};
 use crate::base::human;
 use crate::run::RunState;
-use crate::run::series::Series;
 use crate::run::state::Mark;
 use crate::ui::layout::cut;
 use crate::ui::theme::{Meaning, Theme};
@@ -151,41 +150,13 @@ impl Dashboard {
         }
         shorten(&mut title, usize::from(outline.width), canvas.theme);
         frame::title(buffer, outline, &title, canvas.theme);
-        let main = state.series.get(&chart.id);
-        let look = match chart {
-            c if c.points_only() => Look::Joined,
-            c if !c.smooths() => Look::Thin,
-            _ if self.smoothing > 0 => Look::Smoothed(SMOOTHING[self.smoothing]),
-            _ => Look::Line,
-        };
-        let meaning = match chart {
-            c if c.points_only() => Meaning::Validation,
-            c if c.validation.is_some() => Meaning::Train,
-            _ => Meaning::Series,
-        };
-        let twin = chart
-            .validation
-            .as_ref()
-            .and_then(|id| state.series.get(id));
-        let line = |series: &Series| !series.is_empty();
-        let mut lines: Vec<Line> = Vec::with_capacity(2);
-        lines.extend(main.filter(|s| line(s)).map(|series| Line {
-            series,
-            meaning,
-            look,
-        }));
-        lines.extend(twin.filter(|s| line(s)).map(|series| Line {
-            series,
-            meaning: Meaning::Validation,
-            look: Look::Points,
-        }));
         // Only a picture that grows has to stand still.
         let held = self.held(index, outline, canvas.range);
         let held = held.filter(|_| state.running());
         let declared = state.metrics.iter().find(|metric| metric.id == chart.id);
         let band = declared.and_then(|metric| metric.band);
         let chart = LineChart {
-            lines,
+            lines: self.lines(chart, state),
             marks: &canvas.marks,
             from: canvas.range.0,
             to: canvas.range.1,
@@ -209,6 +180,34 @@ impl Dashboard {
             outline,
             plot,
         });
+    }
+
+    /// The readings of a chart, and those of its validation.
+    fn lines<'s>(&self, chart: &Chart, state: &'s RunState) -> Vec<Line<'s>> {
+        let look = match chart {
+            c if c.points_only() => Look::Joined,
+            c if !c.smooths() => Look::Thin,
+            _ if self.smoothing > 0 => Look::Smoothed(SMOOTHING[self.smoothing]),
+            _ => Look::Line,
+        };
+        let meaning = match chart {
+            c if c.points_only() => Meaning::Validation,
+            c if c.validation.is_some() => Meaning::Train,
+            _ => Meaning::Series,
+        };
+        let ids = [
+            (Some(&chart.id), meaning, look),
+            (chart.validation.as_ref(), Meaning::Validation, Look::Points),
+        ];
+        let line = |(id, meaning, look): (Option<&String>, Meaning, Look)| {
+            let series = state.series.get(id?).filter(|series| !series.is_empty())?;
+            Some(Line {
+                series,
+                meaning,
+                look,
+            })
+        };
+        ids.into_iter().filter_map(line).collect()
     }
 
     /// The value axis of the same chart in the same place over the same steps one frame ago.

@@ -9,6 +9,7 @@ use crate::diagnosis::Verdict;
 use crate::run::index::{RunStatus, RunSummary};
 use crate::run::lineage::find_parent;
 use crate::run::state::phase_word;
+use crate::ui::glyphs::Glyphs;
 use crate::ui::hit::Target;
 use crate::ui::layout::{cut, cut_middle, fill, rule, scroll_to, split_bottom, split_top};
 use crate::ui::panes::PaneContext;
@@ -102,10 +103,8 @@ impl HomePane {
         let (area, _) = split_bottom(area, u16::from(airy));
         let presets = self.presets(store);
         let lines = preset_lines(&presets, self.offers_wizard());
-        let selected = self.selected.min(presets.len());
-        let at = lines
-            .iter()
-            .position(|line| *line == PresetLine::Row(selected));
+        let selected = PresetLine::Row(self.selected.min(presets.len()));
+        let at = lines.iter().position(|line| *line == selected);
         let height = usize::from(area.height);
         // With the cursor among the runs the presets stay where they are.
         if self.selected < self.offset(store) {
@@ -117,25 +116,17 @@ impl HomePane {
             self.scroll_presets = 0;
         }
         let below = lines.iter().skip(self.scroll_presets + height);
-        let below = below
-            .filter(|line| matches!(line, PresetLine::Row(_)))
-            .count();
+        let is_row = |line: &&PresetLine| matches!(line, PresetLine::Row(_));
+        let below = below.filter(is_row).count();
         if below > 0 {
             let words = format!("{} {below} more ", theme.glyphs().down);
             let more = Line::styled(words, theme.style(Meaning::Muted)).right_aligned();
             frame.render_widget(more, head);
         }
-        let names = presets
-            .iter()
-            .map(|p| p.title().width())
-            .max()
-            .unwrap_or(0)
-            .clamp(8, 24);
-        for (line, y) in lines
-            .iter()
-            .skip(self.scroll_presets)
-            .zip(area.y..area.bottom())
-        {
+        let names = presets.iter().map(|preset| preset.title().width());
+        let names = names.max().unwrap_or(0).clamp(8, 24);
+        let shown = lines.iter().skip(self.scroll_presets);
+        for (line, y) in shown.zip(area.y..area.bottom()) {
             let place = Rect {
                 y,
                 height: 1,
@@ -453,60 +444,29 @@ impl Columns {
 
     fn row(&self, run: &RunSummary, branch: &str, store: &Store, theme: &Theme) -> RowText {
         let glyphs = theme.glyphs();
-        let (mark, meaning) = match run.status {
-            RunStatus::Live if run.suspended => (glyphs.ring, Meaning::Warn),
-            RunStatus::Live => (glyphs.dot, Meaning::Good),
-            RunStatus::Finished => (glyphs.ok, Meaning::Muted),
-            RunStatus::Stopped => (glyphs.ring, Meaning::Muted),
-            RunStatus::Failed | RunStatus::Crashed => (glyphs.bad, Meaning::Bad),
-            RunStatus::Empty => (" ", Meaning::Muted),
-        };
-        let state = match (run.status, run.phase) {
-            (RunStatus::Live, _) if run.suspended => "suspended",
-            (RunStatus::Live, Some(phase)) => phase_word(phase),
-            (status, _) => status.word(),
-        };
         let verdict = match (&run.verdict, run.status) {
             (Some(verdict), _) => verdict.as_str(),
             (None, RunStatus::Live | RunStatus::Empty) => "",
             (None, _) => "-",
         };
-        // Where there is no column for it, a verdict that something is wrong takes the place of the state, any of a finished run.
         let status = match (verdict, Verdict::named(verdict)) {
             ("" | "-", _) => Status::Unknown,
             // The word of a newer program is shown, not passed over.
             (_, named) => named.map_or(Status::Warn, Verdict::status),
         };
-        let healthy = status > Status::Warn;
-        let says_more = !healthy || run.status == RunStatus::Finished && status == Status::Pass;
+        // Where there is no column for it, a verdict that something is wrong takes the place of the state, any of a finished run.
+        let says_more =
+            status <= Status::Warn || run.status == RunStatus::Finished && status == Status::Pass;
         let state = match self.verdict == 0 && says_more {
             true => verdict,
-            false => state,
-        };
-        let (mark, meaning) = match healthy {
-            true => (mark, meaning),
-            // That it is live, and so can be stopped, comes first.
-            false if run.status == RunStatus::Live => (mark, Meaning::Bad),
-            // All its steps are no success.
-            false if status == Status::Warn && meaning != Meaning::Bad => {
-                (glyphs.warn, Meaning::Warn)
-            }
-            false => (glyphs.bad, Meaning::Bad),
+            false => state_word(run),
         };
         let steps = match run.max_steps {
             0 => human::grouped(run.step),
             max if run.step == max => human::grouped(max),
             max => format!("{} / {}", human::grouped(run.step), human::grouped(max)),
         };
-        let loss = match (run.val_loss, run.pass_at_1) {
-            (Some(loss), _) => human::number(loss),
-            // In per cent, as its chart has it: 0.2 % was 0.00.
-            (None, Some(share)) if self.val < 13 => {
-                format!("p@1 {}", human::reading(share, "share").replace(' ', ""))
-            }
-            (None, Some(share)) => format!("pass@1 {}", human::percent(share, 1)),
-            (None, None) => String::new(),
-        };
+        let loss = self.loss(run);
         let curve = glyphs.sparkline(&run.curve, self.curve);
         // As `llmtui runs` has it, and as the list is sorted.
         let age = human::age(store.now.since(run.created));
@@ -514,9 +474,50 @@ impl Columns {
         let room = self.name.saturating_sub(branch.width());
         let name = cut_middle(&one_line(short_run(&run.id)), room, glyphs.ellipsis);
         RowText {
-            mark: Some((mark, meaning)),
+            mark: Some(mark(run, status, glyphs)),
             main: fill(&format!("{branch}{name}"), self.name, glyphs.ellipsis),
             rest: self.cells([state, verdict, &steps, &loss, &curve, &age]),
         }
+    }
+
+    /// The validation loss, or pass@1 where the answers are the run's own.
+    fn loss(&self, run: &RunSummary) -> String {
+        match (run.val_loss, run.pass_at_1) {
+            (Some(loss), _) => human::number(loss),
+            // In per cent, as its chart has it: 0.2 % was 0.00.
+            (None, Some(share)) if self.val < 13 => {
+                format!("p@1 {}", human::reading(share, "share").replace(' ', ""))
+            }
+            (None, Some(share)) => format!("pass@1 {}", human::percent(share, 1)),
+            (None, None) => String::new(),
+        }
+    }
+}
+
+fn state_word(run: &RunSummary) -> &'static str {
+    match (run.status, run.phase) {
+        (RunStatus::Live, _) if run.suspended => "suspended",
+        (RunStatus::Live, Some(phase)) => phase_word(phase),
+        (status, _) => status.word(),
+    }
+}
+
+/// The mark of a run's state, unless its verdict says that something is wrong.
+fn mark(run: &RunSummary, verdict: Status, glyphs: &Glyphs) -> (&'static str, Meaning) {
+    let (mark, meaning) = match run.status {
+        RunStatus::Live if run.suspended => (glyphs.ring, Meaning::Warn),
+        RunStatus::Live => (glyphs.dot, Meaning::Good),
+        RunStatus::Finished => (glyphs.ok, Meaning::Muted),
+        RunStatus::Stopped => (glyphs.ring, Meaning::Muted),
+        RunStatus::Failed | RunStatus::Crashed => (glyphs.bad, Meaning::Bad),
+        RunStatus::Empty => (" ", Meaning::Muted),
+    };
+    match verdict {
+        // That it is live, and so can be stopped, comes first.
+        Status::Fail | Status::Warn if run.status == RunStatus::Live => (mark, Meaning::Bad),
+        // All its steps are no success.
+        Status::Warn if meaning != Meaning::Bad => (glyphs.warn, Meaning::Warn),
+        Status::Fail | Status::Warn => (glyphs.bad, Meaning::Bad),
+        _ => (mark, meaning),
     }
 }
