@@ -5,7 +5,7 @@ use llmtui::base::clock::UnixMillis;
 use llmtui::run::RunState;
 use llmtui::ui::panes::dashboard::Dashboard;
 use llmtui::ui::theme::Theme;
-use llmtui::{base, wire};
+use llmtui::{base, run, wire};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 

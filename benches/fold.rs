@@ -2,7 +2,7 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use llmtui::run::{RunState, Series};
-use llmtui::{base, wire};
+use llmtui::{base, run, wire};
 use std::hint::black_box;
 
 #[path = "../tests/support/tape.rs"]

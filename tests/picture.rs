@@ -1,7 +1,7 @@
 //! The image in the README: the workbench at 120×36 in the middle of the standard tape, drawn by the program itself. After
 //! a change of the screen, `cargo test --test picture -- --ignored` rewrites it.
 
-use llmtui::{base, wire};
+use llmtui::{base, run, wire};
 
 #[path = "support/tape.rs"]
 mod tape;

@@ -1,7 +1,7 @@
 //! The standard tape on disk equals its generator's output. After a change of the generator,
 //! `cargo test --test tapes -- --ignored` rewrites it.
 
-use llmtui::{base, wire};
+use llmtui::{base, run, wire};
 
 #[path = "support/tape.rs"]
 mod tape;

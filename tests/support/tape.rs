@@ -4,6 +4,7 @@
 
 use crate::base::clock::UnixMillis;
 use crate::base::finding::Finding;
+use crate::run::checkpoints::path_in_run;
 use crate::wire::{Direction, Envelope, Event, MetricInfo, Num, Outcome, Phase, Values};
 
 pub const MAX_STEPS: u64 = 2_000;
@@ -260,10 +261,7 @@ impl Tape {
 
     fn checkpoint(&mut self, step: u64) {
         self.phase(Phase::Checkpointing, step);
-        let (path, val_loss) = (
-            llmtui::run::checkpoints::path_in_run(step),
-            Some(Num(val_loss(step))),
-        );
+        let (path, val_loss) = (path_in_run(step), Some(Num(val_loss(step))));
         self.after(
             60,
             Event::Checkpointed {

@@ -1,10 +1,10 @@
 //! The engine's side of probes: which ones a run has, and writing their readings to the log.
 
-use super::checkpoint::store::name_of;
 use super::context::RunContext;
 use crate::hf::Weights;
 use crate::metrics::estimators::collapse::Reference;
 use crate::probes::{Probes, Setup, spectra};
+use crate::run::checkpoints::name_of;
 use crate::wire::{Event, Num};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};

@@ -151,7 +151,7 @@ impl GgufModel {
     /// Tokens that end an answer: those of the keys, and those that llama.cpp knows by their text.
     pub fn answer_ends(&self) -> Vec<u32> {
         let mut ends = self.special_tokens().ends;
-        let tokens = self.head.metadata.strings("tokenizer.ggml.tokens");
+        let tokens = self.metadata.strings("tokenizer.ggml.tokens");
         let known = tokens.unwrap_or_default().iter().zip(0..);
         for (_, id) in known.filter(|(token, _)| ENDS_BY_TEXT.contains(&token.as_str())) {
             if !ends.contains(&id) {

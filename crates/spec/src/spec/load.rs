@@ -49,7 +49,9 @@ impl Loaded {
         let start = start.into_iter().flatten();
         let start = start.map(|note| format!("train.from: {note}"));
         let all = implied.chain(others.into_iter().flatten());
-        all.chain(self.set_aside.iter().cloned()).chain(start).collect()
+        all.chain(self.set_aside.iter().cloned())
+            .chain(start)
+            .collect()
     }
 
     /// A template is for a model and data of the user's: what it trains without them.

@@ -70,7 +70,8 @@ fn weights_that_do_not_train_stay_to_the_bit() {
 #[test]
 fn a_resume_takes_the_same_course_to_the_bit() {
     let cold = ["method.grpo.beta=0.1", "rollout.cold_start_steps=3"];
-    let runs: [&dyn Fn(&[&str]) -> Run; 4] = [
+    type MakeRun<'a> = &'a dyn Fn(&[&str]) -> Run;
+    let runs: [MakeRun; 4] = [
         &|words| run_of("dpo", "preference", words),
         &|words| run_of("kto", "judged", words),
         &|words| of_answers(&["method.grpo.beta=0.1"], words),
