@@ -417,10 +417,10 @@ mod tests {
             recorded(dir.path(), &tenth, "d", "t"),
             of(&tenth, old.clone()),
         );
-        let other = of(&fifth, old.clone());
+        let (twin, other) = (of(&tenth, old.clone()), of(&fifth, old));
         let differ = |specs, contents| of_contents(specs, contents, "val/loss");
         assert_eq!(differ([&tenth; 2], [&new, &older]), None);
-        assert_eq!(differ([&tenth; 2], [&older, &of(&tenth, old)]), None);
+        assert_eq!(differ([&tenth; 2], [&older, &twin]), None);
         let data = Some(Difference::Data);
         assert_eq!(differ([&tenth, &fifth], [&new, &other]), data);
         let fingerprint = json!({"data": "d", "val_fraction": "0.2", "tokenizer": "t"});

@@ -365,7 +365,8 @@ fn leads(trials: &[Trial], groups: &[Group]) -> bool {
 /// Whether a sweep over it looks for its best value.
 fn is_searched(path: &str) -> bool {
     let section = path.split('.').next().unwrap_or(path);
-    changes_results(path) && path != LENGTH && section != OF_EVALUATIONS
+    // Rescues go back to checkpoints, but nobody looks for the best cadence of those.
+    changes_results(path, false) && path != LENGTH && section != OF_EVALUATIONS
 }
 
 /// A best value of a numeric setting with nothing tried beyond it.
