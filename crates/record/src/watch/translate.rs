@@ -46,6 +46,8 @@ pub struct Translator {
     /// When the first reading was taken, and the newest.
     first_t: Option<UnixMillis>,
     last_t: UnixMillis,
+    /// When a run went on that had ended: what comes before is counted already.
+    resumed_t: Option<UnixMillis>,
     events: Vec<Envelope>,
     /// Readings of one step that are still together: training's and held-out ones.
     group: Option<Group>,
@@ -106,6 +108,7 @@ impl Translator {
             tokens: 0,
             first_t: None,
             last_t: UnixMillis::default(),
+            resumed_t: None,
             events: Vec::new(),
             group: None,
             sent: None,
@@ -496,6 +499,9 @@ impl Translator {
         if self.started && !self.finished {
             return;
         }
+        if self.finished {
+            self.resumed_t = Some(self.last_t);
+        }
         (self.finished, self.begun) = (false, false);
         self.emit(Event::Hello {
             run: self.name.clone(),
@@ -559,7 +565,8 @@ impl Translator {
             return;
         }
         self.finished = true;
-        let took = self.last_t.since(self.first_t.unwrap_or(self.last_t));
+        let began = self.resumed_t.or(self.first_t);
+        let took = self.last_t.since(began.unwrap_or(self.last_t));
         self.emit(Event::Finished {
             outcome,
             step: self.step,

@@ -394,3 +394,25 @@ fn a_run_that_begins_again_after_its_end_is_training_before_its_first_line() {
     assert_eq!(points(&state, "train/loss"), [(0, 6.0)]);
     assert_eq!(state.word(), "training");
 }
+
+#[test]
+fn the_time_of_a_run_that_went_on_after_its_end_leaves_out_the_pause() {
+    let at = |step: u64, seconds: u64| Item::Readings {
+        step: Some(step),
+        t: Some(UnixMillis(1_000 * seconds)),
+        values: vec![("loss".into(), 3.0)],
+    };
+    let items = vec![
+        at(1, 10),
+        at(2, 19),
+        Item::Ended(true),
+        at(3, 3_600),
+        at(4, 3_602),
+        Item::Ended(true),
+    ];
+    let mut translator = Translator::new("x", "csv", Mapping::default());
+    let polled = |item| translator.translate(vec![item], UnixMillis(5));
+    let events: Vec<Envelope> = items.into_iter().flat_map(polled).collect();
+    let spent = RunState::from_events(&events).spent().seconds();
+    assert!((spent - 11.0).abs() < 1e-9, "{spent}");
+}
