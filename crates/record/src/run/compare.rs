@@ -2,7 +2,7 @@
 //! Reads only folds, so runs of other programs are compared like ours. No screens here.
 
 use super::log::Tail;
-use super::no_effect::changes_results;
+use super::no_effect::{changes_results, rescues};
 use super::objective::{Contents, Difference, Objective, difference};
 use super::rollback_buffer::RollbackBuffer;
 use super::series::Series;
@@ -313,11 +313,13 @@ pub struct Setting {
     pub path: String,
     /// One for each run; `None` where it has no such setting.
     pub values: Vec<Option<Value>>,
+    /// A run among them goes back to its checkpoints.
+    rescued: bool,
 }
 
 /// Every leaf of resolved specs that is not the same in all of them, in their order. Lists are one leaf.
 pub fn settings(specs: &[&Value]) -> Vec<Setting> {
-    fn walk(path: &str, values: &[Option<&Value>], found: &mut Vec<Setting>) {
+    fn walk(path: &str, values: &[Option<&Value>], rescued: bool, found: &mut Vec<Setting>) {
         if values.windows(2).all(|pair| pair[0] == pair[1]) {
             return;
         }
@@ -336,6 +338,7 @@ pub fn settings(specs: &[&Value]) -> Vec<Setting> {
             found.push(Setting {
                 path: path.into(),
                 values: values.iter().map(|value| value.cloned()).collect(),
+                rescued,
             });
             return;
         }
@@ -354,13 +357,18 @@ pub fn settings(specs: &[&Value]) -> Vec<Setting> {
                 .iter()
                 .map(|value| value.and_then(|v| v.get(key)))
                 .collect();
-            walk(&path, &inner, found);
+            walk(&path, &inner, rescued, found);
         }
     }
     let mut found = Vec::new();
+    let rescued = are_rescued(specs);
     let specs: Vec<Option<&Value>> = specs.iter().copied().map(Some).collect();
-    walk("", &specs, &mut found);
+    walk("", &specs, rescued, &mut found);
     found
+}
+
+fn are_rescued(specs: &[&Value]) -> bool {
+    specs.iter().any(|spec| rescues(spec))
 }
 
 /// What a spec says of itself: no setting.
@@ -391,6 +399,7 @@ pub fn differing(tracks: &[Track]) -> Vec<Setting> {
         differs.then(|| Setting {
             path: format!("{key} (live)"),
             values,
+            rescued: false,
         })
     }));
     found
@@ -419,9 +428,14 @@ pub fn visible_spec_differences(specs: &[&Value], schema: Schema) -> Vec<Setting
 }
 
 fn hide_derived(differing: Vec<Setting>, specs: &[&Value], schema: Schema) -> Vec<Setting> {
+    let rescued = are_rescued(specs);
     let choices = (schema.choices)(specs).into_iter();
     let mut found: Vec<Setting> = choices
-        .map(|(path, values)| Setting { path, values })
+        .map(|(path, values)| Setting {
+            path,
+            values,
+            rescued,
+        })
         .collect();
     let known: Vec<String> = found.iter().map(|setting| setting.path.clone()).collect();
     let others = differing.into_iter().filter(|setting| {
@@ -436,7 +450,7 @@ fn hide_derived(differing: Vec<Setting>, specs: &[&Value], schema: Schema) -> Ve
 impl Setting {
     /// See [`changes_results`].
     pub fn changes_results(&self) -> bool {
-        changes_results(&self.path)
+        changes_results(&self.path, self.rescued)
     }
 }
 

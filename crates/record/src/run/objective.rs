@@ -24,6 +24,17 @@ const NOT_OF_THE_TEXT: [&str; 6] = [
     "mix",
     "curriculum",
 ];
+/// Settings that apply to a validation set of its own too: which of its rows are read, what is made of them, and which of their tokens are
+/// scored.
+const OF_THE_VALIDATION_SET: [&str; 7] = [
+    "train_on",
+    "template",
+    "too_long",
+    "max_rows",
+    "format",
+    "columns",
+    "on_bad_row",
+];
 /// The tokenizer of a model folder.
 const IN_FOLDER: &str = "tokenizer.json";
 /// Settings of a method that leave what its loss measures as it is: where the reference comes from, and noise in training.
@@ -58,6 +69,8 @@ pub struct DataContents {
     read_as: Value,
     /// Fingerprint of the texts, and of how they are read where they are documents.
     recorded: Option<String>,
+    /// The share of a plain text that is held out, as it was recorded; older checkpoints do not say.
+    held_out: Option<String>,
 }
 
 /// What a run was trained on.
@@ -99,6 +112,7 @@ impl Contents {
                     spec["seed"]
                 ]),
                 recorded: None,
+                held_out: None,
             },
         }
     }
@@ -121,8 +135,8 @@ impl Contents {
         };
         let of = |key: &str| state["fingerprint"][key].as_str().filter(|s| !s.is_empty());
         contents.tokenizer.recorded = of("tokenizer").map(String::from);
-        let held_out = of("val_fraction").unwrap_or_default();
-        contents.data.recorded = of("data").map(|data| format!("{data} {held_out}"));
+        contents.data.recorded = of("data").map(String::from);
+        contents.data.held_out = of("val_fraction").map(String::from);
         contents
     }
 }
@@ -139,7 +153,11 @@ impl TokenizerContents {
 impl DataContents {
     fn is_same(&self, other: &DataContents) -> bool {
         match (&self.recorded, &other.recorded) {
-            (Some(a), Some(b)) if a == b => true,
+            (Some(a), Some(b)) if a == b => match (&self.held_out, &other.held_out) {
+                (Some(share), Some(of_other)) => share == of_other,
+                (None, None) => true,
+                _ => self.said["val_fraction"] == other.said["val_fraction"],
+            },
             // The same settings, and other texts: the files were changed in between.
             (Some(_), Some(_)) if self.read_as == other.read_as => false,
             _ => self.said == other.said,
@@ -206,11 +224,15 @@ pub fn difference_of_score(runs: &[Objective<'_>], id: &str) -> Option<Differenc
 }
 
 /// Whether a reading of two runs is of the same texts, as far as it depends on them: losses do. Held-out ones are of a validation set
-/// that both name, whatever was trained on.
+/// that both name and read alike, whatever was trained on.
 pub fn on_same_data(a: &Objective<'_>, b: &Objective<'_>, id: &str) -> bool {
     let is_mean = (is_per_token(id) && !id.starts_with(id::EXTRA)) || id == id::VAL_BPB;
-    let sets = [a, b].map(|run| &run.spec["data"]["val_path"]);
-    let on_one_set = id.starts_with(id::VAL) && !sets[0].is_null() && sets[0] == sets[1];
+    let [of_a, of_b] = [a, b].map(|run| &run.spec["data"]);
+    let is_alike = |key: &str| of_a[key] == of_b[key];
+    let on_one_set = id.starts_with(id::VAL)
+        && !of_a["val_path"].is_null()
+        && is_alike("val_path")
+        && OF_THE_VALIDATION_SET.into_iter().all(is_alike);
     !is_mean || on_one_set || a.contents.data.is_same(&b.contents.data)
 }
 
@@ -291,11 +313,15 @@ mod tests {
 
     /// A run of this spec, whose checkpoint records these fingerprints of data and tokenizer.
     fn recorded(dir: &Path, spec: &Value, data: &str, tokenizer: &str) -> Contents {
+        let fingerprint = json!({"data": data, "val_fraction": "0.1", "tokenizer": tokenizer});
+        with_fingerprint(dir, spec, fingerprint)
+    }
+
+    fn with_fingerprint(dir: &Path, spec: &Value, fingerprint: Value) -> Contents {
         let run = RunDir::create(dir, "x", "", "", &ManualClock::at(0)).unwrap();
         let folder = run.checkpoint_path(10);
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("manifest.json"), "{}").unwrap();
-        let fingerprint = json!({"data": data, "val_fraction": "0.1", "tokenizer": tokenizer});
         let state = json!({"progress": {}, "fingerprint": fingerprint}).to_string();
         std::fs::write(folder.join(STATE), state).unwrap();
         Contents::of_run(&run, spec)
@@ -343,7 +369,23 @@ mod tests {
         }
         // A validation set that both name.
         let [a, b] = ["a.txt", "b.txt"].map(|path| json!({"path": path, "val_path": "v.txt"}));
-        assert!(differ(a.clone(), b.clone(), "train/loss") && !differ(a, b, "val/loss"));
+        assert!(differ(a.clone(), b.clone(), "train/loss") && !differ(a.clone(), b, "val/loss"));
+        // It has other tokens where it is read in another way.
+        for (key, x, found) in [
+            ("train_on", json!("all"), true),
+            ("template", json!("plain"), true),
+            ("too_long", json!("drop"), true),
+            ("max_rows", json!(50), true),
+            ("format", json!("chat"), true),
+            ("columns", json!({"text": "body"}), true),
+            ("on_bad_row", json!("skip"), true),
+            ("packing", json!("padded"), false),
+            ("val_fraction", json!(0.2), false),
+        ] {
+            let mut b = json!({"path": "b.txt", "val_path": "v.txt"});
+            b[key] = x;
+            assert_eq!(differ(a.clone(), b, "val/loss"), found, "{key}");
+        }
         // How often each source is read, and in which rows, changes no text.
         let mixed = |weight: f64, packing: &str| json!({"packing": packing, "sources": [{"path": "a", "weight": weight}, {"path": "b", "weight": 1.0}]});
         assert!(!differ(
@@ -362,6 +404,28 @@ mod tests {
             of_contents([&spec, &moved], [&one, &same], "val/loss"),
             None
         );
+    }
+
+    #[test]
+    fn a_checkpoint_that_does_not_say_what_was_held_out_is_known_by_the_settings() {
+        let dir = tempfile::tempdir().unwrap();
+        let on = |share: f64| json!({"method": {"pretrain": {}}, "data": {"path": "a.txt", "val_fraction": share}});
+        let [tenth, fifth] = [0.1, 0.2].map(on);
+        let old = json!({"data": "d", "tokenizer": "t"});
+        let of = |spec, fingerprint| with_fingerprint(dir.path(), spec, fingerprint);
+        let (new, older) = (
+            recorded(dir.path(), &tenth, "d", "t"),
+            of(&tenth, old.clone()),
+        );
+        let (twin, other) = (of(&tenth, old.clone()), of(&fifth, old));
+        let differ = |specs, contents| of_contents(specs, contents, "val/loss");
+        assert_eq!(differ([&tenth; 2], [&new, &older]), None);
+        assert_eq!(differ([&tenth; 2], [&older, &twin]), None);
+        let data = Some(Difference::Data);
+        assert_eq!(differ([&tenth, &fifth], [&new, &other]), data);
+        let fingerprint = json!({"data": "d", "val_fraction": "0.2", "tokenizer": "t"});
+        let recorded = of(&fifth, fingerprint);
+        assert_eq!(differ([&tenth, &fifth], [&new, &recorded]), data);
     }
 
     /// A vocabulary of 500 had a lower loss per token than one of 50,000, and won.

@@ -193,17 +193,19 @@ pub fn in_one_unit(
     Ok(notes)
 }
 
-/// Marks the trials whose scores are of other data than that of the best of those that `count`; whether there are any that count.
+/// Marks the trials whose scores are of other data than that of the first run of the ranking; whether any of those that `count` is.
 fn mark_other_data(trials: &mut [Trial], runs: &[Objective<'_>], count: &[usize]) -> bool {
-    let scored = count
-        .iter()
-        .filter_map(|at| Some((*at, trials[*at].sound()?)));
-    let best = scored.reduce(|best, other| if other.1.beats(best.1) { other } else { best });
-    let Some((best, metric)) = best.map(|(at, score)| (at, score.metric.clone())) else {
+    // As it is shown: by the values that are settled on, and by the means over seeds.
+    let mut settled = trials.to_vec();
+    settle(&mut settled);
+    let groups = ranked(&settled);
+    let first = groups.first().and_then(|group| group.members.first());
+    let best = first.and_then(|at| Some((runs.get(*at)?, settled[*at].sound()?)));
+    let Some((best, score)) = best else {
         return false;
     };
     for (trial, run) in trials.iter_mut().zip(runs) {
-        trial.other_data = !on_same_data(&runs[best], run, &metric);
+        trial.other_data = !on_same_data(best, run, &score.metric);
     }
     count.iter().any(|at| trials[*at].other_data)
 }
@@ -363,7 +365,8 @@ fn leads(trials: &[Trial], groups: &[Group]) -> bool {
 /// Whether a sweep over it looks for its best value.
 fn is_searched(path: &str) -> bool {
     let section = path.split('.').next().unwrap_or(path);
-    changes_results(path) && path != LENGTH && section != OF_EVALUATIONS
+    // Rescues go back to checkpoints, but nobody looks for the best cadence of those.
+    changes_results(path, false) && path != LENGTH && section != OF_EVALUATIONS
 }
 
 /// A best value of a numeric setting with nothing tried beyond it.
@@ -597,7 +600,7 @@ mod tests {
         let mut trials = [
             trial(&["path=a"], Some(2.0)),
             trial(&["path=b"], Some(1.5)),
-            trial(&["path=b"], None),
+            trial(&["path=b", "lr=9"], None),
         ];
         let specs = ["a", "b", "b"].map(on);
         let told = in_one_unit_of(&mut trials, ["sft"; 3].into_iter(), &specs).unwrap();
@@ -613,6 +616,35 @@ mod tests {
             told.is_empty(),
             "one that is not ranked needs no line: {told:?}"
         );
+    }
+
+    /// The best single run, and the best values over a part of the split, were of other data than the first of the ranking.
+    #[test]
+    fn the_data_of_the_first_run_of_the_ranking_are_no_other_data() {
+        let on = |path: &str| serde_json::json!({"method": {"sft": {}}, "data": {"path": path}});
+        let mut seeds = [
+            trial(&["path=a", "seed=1"], Some(1.0)),
+            trial(&["path=a", "seed=2"], Some(3.0)),
+            trial(&["path=b", "seed=1"], Some(1.5)),
+            trial(&["path=b", "seed=2"], Some(1.6)),
+        ];
+        let specs = ["a", "a", "b", "b"].map(on);
+        in_one_unit_of(&mut seeds, ["sft"; 4].into_iter(), &specs).unwrap();
+        let marked = seeds.each_ref().map(|trial| trial.other_data);
+        assert_eq!(marked, [true, true, false, false]);
+        assert_eq!(ranked(&seeds)[0].set, ["path=b"]);
+        let mut whole = [trial(&["path=a"], Some(2.0)), trial(&["path=b"], Some(2.1))];
+        for (trial, value) in whole.iter_mut().zip([1.9, 1.8]) {
+            trial.score.as_mut().unwrap().whole = Some(value);
+        }
+        let specs = ["a", "b"].map(on);
+        in_one_unit_of(&mut whole, ["sft"; 2].into_iter(), &specs).unwrap();
+        assert_eq!(
+            whole.each_ref().map(|trial| trial.other_data),
+            [true, false]
+        );
+        // What is shown is settled later.
+        assert_eq!(whole[0].score.as_ref().unwrap().value, 2.0);
     }
 
     #[test]

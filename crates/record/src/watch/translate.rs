@@ -37,6 +37,8 @@ pub struct Translator {
     /// `Started` was sent.
     started: bool,
     finished: bool,
+    /// The program said that a run goes on that had ended, and nothing was read of it yet.
+    begun: bool,
     step: u64,
     /// Of the newest record: one without a step is one further.
     record: u64,
@@ -44,6 +46,8 @@ pub struct Translator {
     /// When the first reading was taken, and the newest.
     first_t: Option<UnixMillis>,
     last_t: UnixMillis,
+    /// When a run went on that had ended: what comes before is counted already.
+    resumed_t: Option<UnixMillis>,
     events: Vec<Envelope>,
     /// Readings of one step that are still together: training's and held-out ones.
     group: Option<Group>,
@@ -54,7 +58,11 @@ pub struct Translator {
 #[derive(Debug, Clone)]
 struct Group {
     step: u64,
-    t: UnixMillis,
+    /// When the first reading of training was taken. Logs have several lines of a step, one for each micro-batch: from first one to
+    /// first one is the time of a step, however often the log is looked at.
+    train_t: UnixMillis,
+    /// When the newest held-out one was.
+    held_out_t: UnixMillis,
     train: Values,
     held_out: Values,
 }
@@ -66,7 +74,12 @@ impl Group {
 
     /// With later readings of the same step.
     fn extend(&mut self, later: Group) {
-        self.t = later.t;
+        if self.train.is_empty() {
+            self.train_t = later.train_t;
+        }
+        if !later.held_out.is_empty() {
+            self.held_out_t = later.held_out_t;
+        }
         self.train.extend(later.train);
         self.held_out.extend(later.held_out);
     }
@@ -89,11 +102,13 @@ impl Translator {
             has_times: false,
             started: false,
             finished: false,
+            begun: false,
             step: 0,
             record: 0,
             tokens: 0,
             first_t: None,
             last_t: UnixMillis::default(),
+            resumed_t: None,
             events: Vec::new(),
             group: None,
             sent: None,
@@ -142,6 +157,11 @@ impl Translator {
             }
         }
         self.close_group();
+        if self.begun {
+            // It is the newest that the log says.
+            self.last_t = self.last_t.max(changed);
+            self.open();
+        }
         self.too_many();
         std::mem::take(&mut self.events)
     }
@@ -201,7 +221,7 @@ impl Translator {
             self.start();
         }
         // Trainers sum up behind their last step; a last evaluation there still counts.
-        let behind = self.finished && step == self.step;
+        let behind = self.is_over() && step == self.step;
         // Before the tokens of this step: they are not those of the one before.
         if self.group.as_ref().is_some_and(|group| group.step != step) {
             self.close_group();
@@ -251,15 +271,17 @@ impl Translator {
         }
         let ids = train.keys().chain(held_out.keys()).cloned().collect();
         self.roll_back(step, ids, behind);
-        let group = self.group.get_or_insert_with(|| Group {
+        let read = Group {
             step,
-            t,
-            train: Values::new(),
-            held_out: Values::new(),
-        });
-        group.t = t;
-        group.train.extend(train);
-        group.held_out.extend(held_out);
+            train_t: t,
+            held_out_t: t,
+            train,
+            held_out,
+        };
+        match &mut self.group {
+            Some(group) => group.extend(read),
+            group => *group = Some(read),
+        }
     }
 
     /// The step of the whole run, of a record that the log gives this one.
@@ -297,6 +319,7 @@ impl Translator {
     /// each time what is read of later steps goes.
     fn begin_at(&mut self, step: u64) {
         self.close_group();
+        self.begun = self.finished;
         if step == 0 {
             (self.passes, self.record) = (EpochJoiner::default(), 0);
         } else if self.passes.joined() {
@@ -306,7 +329,8 @@ impl Translator {
         let Some(from) = self.newest.values().max().copied() else {
             return;
         };
-        if step > 0 && from <= step {
+        // What was measured before the first step stays: an evaluation of the model as it was.
+        if from <= step {
             return;
         }
         if step == 0 {
@@ -320,6 +344,11 @@ impl Translator {
                 "the run was started again at step {at}, after step {from}: earlier values behind it are dropped"
             ),
         });
+    }
+
+    /// It ended, and nothing says that it goes on.
+    fn is_over(&self) -> bool {
+        self.finished && !self.begun
     }
 
     /// What was read after a step no longer counts; without one, nothing does.
@@ -425,19 +454,26 @@ impl Translator {
             return;
         };
         // An evaluation behind the end does not make the run go on.
-        if !(self.finished && group.train.is_empty() && group.step == self.step) {
+        if !(self.is_over() && group.train.is_empty() && group.step == self.step) {
             self.open();
         }
-        match &mut self.sent {
-            Some(sent) if sent.step == group.step => sent.extend(group.clone()),
-            sent => *sent = Some(group.clone()),
-        }
+        let mut sent = match self.sent.take() {
+            Some(sent) if sent.step == group.step => sent,
+            _ => Group {
+                train: Values::new(),
+                held_out: Values::new(),
+                ..group
+            },
+        };
+        sent.extend(group.clone());
+        let (train_t, held_out_t) = (sent.train_t, sent.held_out_t);
+        self.sent = Some(sent);
         let (step, tokens) = (group.step, self.tokens);
         if !group.train.is_empty() {
             self.step = step;
             let values = group.train;
             self.emit_at(
-                group.t,
+                train_t,
                 Event::Stepped {
                     step,
                     tokens,
@@ -454,7 +490,7 @@ impl Translator {
                 whole: true,
                 seconds: 0.0,
             };
-            self.emit_at(group.t, evaluated);
+            self.emit_at(held_out_t, evaluated);
         }
     }
 
@@ -463,7 +499,10 @@ impl Translator {
         if self.started && !self.finished {
             return;
         }
-        self.finished = false;
+        if self.finished {
+            self.resumed_t = Some(self.last_t);
+        }
+        (self.finished, self.begun) = (false, false);
         self.emit(Event::Hello {
             run: self.name.clone(),
             engine: self.format.into(),
@@ -521,11 +560,13 @@ impl Translator {
 
     fn finish_with(&mut self, outcome: Outcome, message: &str) {
         self.close_group();
+        self.begun = false;
         if !self.started || self.finished {
             return;
         }
         self.finished = true;
-        let took = self.last_t.since(self.first_t.unwrap_or(self.last_t));
+        let began = self.resumed_t.or(self.first_t);
+        let took = self.last_t.since(began.unwrap_or(self.last_t));
         self.emit(Event::Finished {
             outcome,
             step: self.step,

@@ -14,7 +14,8 @@ const OF_ADAMW: &str = "adamw_";
 /// names none or several says too little: that stays an error.
 pub(super) fn set_aside(layer: &mut Layer) -> Option<String> {
     let chosen = chosen(&layer.settings)?;
-    let lists_others = layer.settings.iter().any(|s| is_of_another(s, &chosen));
+    let is_listed = |s: &Setting| is_of_another(s, &chosen) || has_its_name(s, &chosen);
+    let lists_others = layer.settings.iter().any(is_listed);
     let of_others = |setting: &Setting| {
         is_of_another(setting, &chosen) || is_of_adamw(setting, &chosen, lists_others)
     };
@@ -57,6 +58,22 @@ fn is_of_another(setting: &Setting, chosen: &str) -> bool {
     match &setting.path[..] {
         [registry, member, _, ..] => {
             registry == REGISTRY && member != ANY && member != chosen && !setting.said.contains('.')
+        }
+        _ => false,
+    }
+}
+
+/// Whether a setting is the chosen optimizer's under a name of its own, as `lion_beta1`: a file with such names has those of AdamW for
+/// AdamW.
+fn has_its_name(setting: &Setting, chosen: &str) -> bool {
+    let said = setting.said.replace('-', "_");
+    let own = said.strip_prefix(chosen);
+    match &setting.path[..] {
+        [registry, member, _, ..] => {
+            registry == REGISTRY
+                && member == chosen
+                && own.is_some_and(|field| field.starts_with('_'))
+                && !said.contains('.')
         }
         _ => false,
     }
@@ -140,6 +157,34 @@ mod tests {
             let aside = notes.split("set aside: ").nth(1).unwrap();
             assert!(!aside.contains(&own_prefix), "{optimizer}: {aside}");
         }
+    }
+
+    /// One was an error, and the other trained with AdamW's beta1.
+    #[test]
+    fn beside_names_of_the_chosen_optimizer_those_of_adamw_are_its_own() {
+        for (text, own, x) in [
+            (
+                "optimizer: lion\nadamw_beta1: 0.9\nlion_beta1: 0.95\n",
+                "beta1",
+                0.95,
+            ),
+            (
+                "optimizer: sophia\nadamw_beta1: 0.8\nsophia_rho: 0.05\n",
+                "rho",
+                0.05,
+            ),
+        ] {
+            let (read, notes) = read(text);
+            let settings = read.as_object().unwrap().values().next().unwrap();
+            let found = |key: &str| settings[key].as_f64().unwrap_or(f64::NAN);
+            assert!((found(own) - x).abs() < 1e-7, "{text}: {read}");
+            assert!((found("beta1") - 0.8).abs() > 1e-7, "{text}: {read}");
+            assert!(notes.contains("set aside: adamw_beta1"), "{text}: {notes}");
+        }
+        // Alone they are those of the chosen one.
+        let (read, notes) = read("optimizer: lion\nadamw_beta1: 0.8\n");
+        assert!((read["lion"]["beta1"].as_f64().unwrap() - 0.8).abs() < 1e-7);
+        assert!(!notes.contains("aside"), "{notes}");
     }
 
     #[test]

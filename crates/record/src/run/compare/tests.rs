@@ -169,6 +169,28 @@ fn settings_that_differ_are_told_by_their_path() {
     assert_eq!(settings(&[&log, &json!({})])[0].path, "optimizer.lr");
 }
 
+#[test]
+fn checkpoints_change_results_where_rescues_go_back_to_them() {
+    let spec = |every: u64, policy: &str| json!({"checkpoint": {"every": every}, "rescue": {"policy": policy}, "sample": {"every": every}});
+    let told = |policies: [&str; 2]| -> Vec<(String, bool)> {
+        let specs = [spec(10, policies[0]), spec(20, policies[1])];
+        let found = settings(&[&specs[0], &specs[1]]);
+        let told = found
+            .into_iter()
+            .map(|s| (s.path.clone(), s.changes_results()));
+        told.filter(|(path, _)| path.ends_with("every")).collect()
+    };
+    for (policies, changes) in [
+        (["warn", "warn"], false),
+        (["act", "act"], true),
+        (["off", "act"], true),
+    ] {
+        let of = |path: &str, changes| (path.to_string(), changes);
+        let expected = [of("checkpoint.every", changes), of("sample.every", false)];
+        assert_eq!(told(policies), expected, "{policies:?}");
+    }
+}
+
 /// Two runs of one spec, one of which was tuned on its way, are no equals.
 #[test]
 fn what_was_changed_live_is_a_difference() {

@@ -102,6 +102,10 @@ impl RunState {
     fn other_event_line(&self, event: &Event) -> Option<Line> {
         Some(match event {
             Event::Stepped { step, values, .. } => return self.diverged(*step, values),
+            // Of a log that says a step again, as with a line for each micro-batch; a resume has a note of its own.
+            Event::RolledBack { step } if self.is_foreign() && self.step == step + 1 => {
+                return None;
+            }
             Event::RolledBack { step } if self.step > *step => {
                 let lost = human::grouped(self.step - step);
                 Line::info(format!(

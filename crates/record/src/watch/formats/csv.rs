@@ -5,7 +5,7 @@ use crate::base::clock::UnixMillis;
 use crate::base::registry::Entry;
 use crate::base::text::one_line;
 use crate::watch::json::{self, Comma};
-use crate::watch::names::{Mapping, Role};
+use crate::watch::names::{Mapping, Role, is_known};
 use crate::watch::tail::{self, Change, Tail};
 use crate::watch::{Format, Item, Source};
 use std::io;
@@ -127,7 +127,7 @@ struct Table {
     mapping: Mapping,
     columns: Vec<String>,
     separator: u8,
-    /// A cell has shown that the table's commas stand before fractions.
+    /// A cell of a known metric has shown that the table's commas stand before fractions.
     decimal_comma: bool,
 }
 
@@ -137,6 +137,19 @@ fn is_decimal(cell: &str) -> bool {
 }
 
 impl Table {
+    /// Whether a row shows that commas stand before fractions. A column that is not known may hold lists (`0,1` of GPUs), whose commas
+    /// say nothing of other cells.
+    fn shows_decimals(&self, row: &[String]) -> bool {
+        let is_number = |name: &str| match self.mapping.role(name) {
+            Role::Metric(id, _) => {
+                is_known(&id) || self.mapping.is_mapped(name) || id.to_lowercase().ends_with("loss")
+            }
+            _ => false,
+        };
+        let mut cells = self.columns.iter().zip(row);
+        cells.any(|(name, cell)| is_decimal(cell) && is_number(name))
+    }
+
     /// Spreadsheets of many countries write a comma before the fraction. A cell whose comma may be either is left out until another one
     /// shows which it is.
     fn number(&self, cell: &str) -> Option<f64> {
@@ -178,7 +191,7 @@ impl Source for Table {
                 continue;
             }
             let row = cells(&line, self.separator);
-            self.decimal_comma |= row.iter().any(|cell| is_decimal(cell));
+            self.decimal_comma |= self.shows_decimals(&row);
             let values: Vec<(String, f64)> = self
                 .columns
                 .iter()
@@ -226,6 +239,37 @@ mod tests {
         );
         let text = "\"Step\",\"r - train/loss\",\"r - train/loss__MIN\",\"r - train/loss__MAX\"\n\"1\",\"3\",\"3\",\"3\"\n";
         assert!(is(Path::new("wandb_export.csv"), text.as_bytes()));
+    }
+
+    fn read(text: &str) -> Vec<Vec<(String, f64)>> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log.csv");
+        std::fs::write(&path, text).unwrap();
+        let mut table = (FORMAT.open)(&path, true, &Mapping::default());
+        let mut items = Vec::new();
+        while table.poll(&mut items).unwrap() {}
+        let values = items.into_iter().filter_map(|item| match item {
+            Item::Readings { values, .. } => Some(values),
+            _ => None,
+        });
+        values.collect()
+    }
+
+    /// A list of GPUs made a loss of 1,234 one of 1.234.
+    #[test]
+    fn a_list_in_a_cell_does_not_make_commas_decimal() {
+        let value = |rows: &[Vec<(String, f64)>], row: usize, name: &str| {
+            let found = rows[row].iter().find(|(known, _)| known == name);
+            found.map(|(_, x)| *x)
+        };
+        let rows = read("step,loss,gpus\n1,\"1,234\",\"0,1\"\n2,2.5,\"0,1\"\n");
+        assert_eq!(value(&rows, 0, "loss"), None, "it may be either");
+        assert_eq!(value(&rows, 1, "loss"), Some(2.5));
+        assert_eq!(value(&rows, 1, "gpus"), None);
+        let rows = read("step;eval_loss;lr;mine\n1;1,234;1,5e-4;7,5\n2;2,345;1,5e-4;0,5\n");
+        for (name, row, x) in [("eval_loss", 0, 1.234), ("lr", 1, 1.5e-4), ("mine", 0, 7.5)] {
+            assert_eq!(value(&rows, row, name), Some(x), "{name}");
+        }
     }
 
     #[test]

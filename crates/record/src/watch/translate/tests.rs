@@ -325,3 +325,94 @@ fn metrics_are_bounded() {
     let state = fold(many);
     assert_eq!((state.series.len(), state.n_warnings), (MAX_METRICS, 1));
 }
+
+#[test]
+fn an_evaluation_before_the_first_step_stays_when_training_begins() {
+    let items = vec![
+        reading(0, &[("eval_loss", 9.0)]),
+        Item::Began(0),
+        reading(5, &[("loss", 3.0)]),
+    ];
+    let state = fold(items);
+    assert_eq!(points(&state, "val/loss"), [(0, 9.0)]);
+    assert_eq!(points(&state, "train/loss"), [(5, 3.0)]);
+    assert_eq!(state.evaluations.len(), 1);
+    let noted = state.marks.iter().any(|m| m.text.contains("started again"));
+    assert!(!noted, "{:?}", state.marks);
+}
+
+/// Steps of 3 s, with a line for each of three micro-batches.
+#[test]
+fn a_log_with_several_lines_a_step_has_the_time_of_a_step_and_no_line_of_each_repetition() {
+    let lines = (1..=6_u64).flat_map(|step| {
+        (0..3_u64).map(move |line| Item::Readings {
+            step: Some(step),
+            t: Some(UnixMillis(1_000 * (10 + 3 * step + line))),
+            values: vec![("loss".into(), 9.0 - (3 * step + line) as f64 / 10.0)],
+        })
+    });
+    let items: Vec<Item> = lines.collect();
+    let whole = fold(items.clone());
+    let mut translator = Translator::new("x", "csv", Mapping::default());
+    let polled = |item| translator.translate(vec![item], UnixMillis(5));
+    let events: Vec<Envelope> = items.into_iter().flat_map(polled).collect();
+    for state in [whole, RunState::from_events(&events)] {
+        assert_eq!(state.pace.step_ms(), Some(3_000.0));
+        assert_eq!(points(&state, "train/loss").len(), 6);
+        assert_eq!(state.step, 6);
+        let told: Vec<&str> = state.log.iter().map(|line| line.text.as_str()).collect();
+        assert!(
+            !told.iter().any(|text| text.contains("rolled back")),
+            "{told:?}"
+        );
+    }
+}
+
+#[test]
+fn a_run_that_begins_again_after_its_end_is_training_before_its_first_line() {
+    let first = vec![
+        reading(0, &[("loss", 4.0)]),
+        reading(5, &[("loss", 3.0)]),
+        Item::Ended(true),
+    ];
+    for (at, step) in [(0, 0), (3, 3), (5, 5)] {
+        let mut translator = Translator::new("x", "csv", Mapping::default());
+        let mut events = translator.translate(first.clone(), UnixMillis(7_000));
+        events.extend(translator.translate(vec![Item::Began(at)], UnixMillis(90_000)));
+        let state = RunState::from_events(&events);
+        assert_eq!((state.word(), state.step), ("training", step));
+        // One that ends without a line has ended.
+        events.extend(translator.translate(vec![Item::Ended(false)], UnixMillis(91_000)));
+        assert!(!RunState::from_events(&events).running());
+        let both = vec![Item::Began(at), Item::Ended(true)];
+        let state = fold([first.clone(), both].concat());
+        assert_eq!(state.word(), "finished");
+    }
+    // The first step of the new run is none behind the end of the old one.
+    let again = vec![Item::Began(0), reading(0, &[("loss", 6.0)])];
+    let state = fold([first, again].concat());
+    assert_eq!(points(&state, "train/loss"), [(0, 6.0)]);
+    assert_eq!(state.word(), "training");
+}
+
+#[test]
+fn the_time_of_a_run_that_went_on_after_its_end_leaves_out_the_pause() {
+    let at = |step: u64, seconds: u64| Item::Readings {
+        step: Some(step),
+        t: Some(UnixMillis(1_000 * seconds)),
+        values: vec![("loss".into(), 3.0)],
+    };
+    let items = vec![
+        at(1, 10),
+        at(2, 19),
+        Item::Ended(true),
+        at(3, 3_600),
+        at(4, 3_602),
+        Item::Ended(true),
+    ];
+    let mut translator = Translator::new("x", "csv", Mapping::default());
+    let polled = |item| translator.translate(vec![item], UnixMillis(5));
+    let events: Vec<Envelope> = items.into_iter().flat_map(polled).collect();
+    let spent = RunState::from_events(&events).spent().seconds();
+    assert!((spent - 11.0).abs() < 1e-9, "{spent}");
+}

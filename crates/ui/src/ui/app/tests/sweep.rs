@@ -55,8 +55,12 @@ fn entrants() -> Vec<ComparedRun> {
 
 /// Home with the sweep and another run, all of the sweep marked and compared.
 fn compared() -> Bench {
+    compared_of(&entrants())
+}
+
+fn compared_of(entrants: &[ComparedRun]) -> Bench {
     let mut bench = Bench::new();
-    let mut listed: Vec<RunSummary> = entrants().into_iter().map(|entrant| entrant.run).collect();
+    let mut listed: Vec<RunSummary> = entrants.iter().map(|entrant| entrant.run.clone()).collect();
     listed.push(runs()[2].clone());
     // One that was made and not started has nothing to compare.
     listed.push(RunSummary {
@@ -79,9 +83,10 @@ fn compared() -> Bench {
     );
     // They come in the order of the marks.
     let of = |path: &PathBuf| {
-        entrants()
-            .into_iter()
+        entrants
+            .iter()
             .find(|entrant| entrant.run.path == *path)
+            .cloned()
     };
     let found = paths.iter().filter_map(of).collect();
     bench.msg(Msg::Entrants { paths, found });
@@ -138,6 +143,42 @@ fn the_runs_of_a_sweep_are_marked_with_one_key_and_ranked() {
     assert!(!more(bench.press("end").picture(80, 18)) && !more(bench.picture(160, 48)));
     let table = bench.press("t").picture(160, 48);
     assert!(table.contains("t ranking"), "{table}");
+}
+
+/// Without a column for what differed they were taken for runs of several seeds, with a spread.
+#[test]
+fn runs_that_differ_in_settings_without_a_column_are_no_seeds() {
+    let mut all = entrants();
+    for (at, entrant) in all.iter_mut().enumerate() {
+        let lr = GRID[at].0;
+        entrant.spec = json!({"name": "quickstart", "seed": 1, "optimizer": {"adamw": {"lr": lr}},
+            "train": {"threads": at}, "sample": {"every": at}, "health": {"every": at}, "checkpoint": {"every": at}});
+    }
+    let mut bench = compared_of(&all);
+    let Some(Effect::ReadTracks(paths)) = bench.effects.last().cloned() else {
+        panic!("{:?}", bench.effects)
+    };
+    let track = |path: &PathBuf| Ok(Track::new(&title_of(path)));
+    let results = paths.iter().map(track).collect();
+    bench.msg(Msg::Tracks { paths, results });
+    let picture = bench.picture(160, 48);
+    let heading = picture.lines().find(|line| line.contains("val/loss  step"));
+    let heading = heading.unwrap_or_else(|| panic!("{picture}"));
+    assert!(
+        heading.contains(" lr ") && !heading.contains("threads"),
+        "{heading}"
+    );
+    assert!(
+        !heading.contains("seeds") && !picture.contains('±'),
+        "{picture}"
+    );
+    let row = picture
+        .lines()
+        .find(|line| line.contains("quickstart-s005"));
+    assert!(
+        row.is_some_and(|row| row.contains("1.930") && row.starts_with(" 2 ")),
+        "{picture}"
+    );
 }
 
 /// `8 runs are marked` stood there with nine marked.

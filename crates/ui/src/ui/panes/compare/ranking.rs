@@ -35,10 +35,12 @@ pub struct Ranking {
     /// In the order of `runs`.
     trials: Vec<Trial>,
     groups: Vec<Group>,
-    /// Titles of the settings' columns.
+    /// Titles of the settings' columns, and behind them the paths of settings without one.
     keys: Vec<String>,
-    /// Their paths.
+    /// The paths of all of them.
     paths: Vec<String>,
+    /// How many have a column.
+    columns: usize,
     score: Option<Score>,
     /// Why nothing is ranked: their scores do not say the same of all.
     apart: Option<String>,
@@ -59,13 +61,17 @@ impl Ranking {
         let mut settings = visible_spec_differences(&specs, SCHEMA);
         // What was repeated stands behind what was tried, and last what changes no result: it gives way where there are too many.
         settings.sort_by_key(|setting| (!setting.changes_results(), setting.path == SEED));
-        if settings.len() > MOST {
-            settings.retain(Setting::changes_results);
-        }
-        if !(1..=MOST).contains(&settings.len()) {
+        let columns = match settings.len() > MOST {
+            true => settings.iter().filter(|setting| setting.changes_results()).count(),
+            false => settings.len(),
+        };
+        if !(1..=MOST).contains(&columns) {
             return None;
         }
-        let keys = titles(&settings);
+        // What has no column still makes a run another one, and no seed of the same settings.
+        let (own, others) = settings.split_at(columns);
+        let mut keys = titles(own);
+        keys.extend(others.iter().map(|setting| one_line(&setting.path)));
         let trial = |(at, entrant): (usize, &ComparedRun)| {
             let mut trial = Trial::new(words(&keys, &settings, at), entrant.run.max_steps);
             trial.take(&entrant.run);
@@ -87,6 +93,7 @@ impl Ranking {
             trials,
             keys,
             paths: settings.into_iter().map(|setting| setting.path).collect(),
+            columns,
             score,
             apart,
             notes,
@@ -136,7 +143,7 @@ impl Ranking {
             }
         }
         rows.extend(self.unranked().map(|at| self.row(at, None, &letter)));
-        let mut lines = in_columns(rows, 2..2 + self.keys.len(), width);
+        let mut lines = in_columns(rows, 2..2 + self.columns, width);
         let notes = self.notes.iter().map(|note| (*note).to_string());
         let path_of = |key: &str| {
             let at = self.keys.iter().position(|own| own == key);
@@ -157,7 +164,7 @@ impl Ranking {
 
     fn heading(&self) -> Vec<Cell> {
         let mut titles = vec![String::new(), String::new()];
-        titles.extend(self.keys.iter().cloned());
+        titles.extend(self.keys.iter().take(self.columns).cloned());
         let score = self.score.as_ref();
         titles.push(score.map_or("score".into(), |score| one_line(&score.metric)));
         titles.push("step".into());
@@ -184,7 +191,7 @@ impl Ranking {
         let place = first.map_or(String::new(), |(place, _)| place.to_string());
         let (letter, colour) = letter(&run.path).unwrap_or((String::new(), Meaning::Muted));
         let mut cells = vec![cell(place, Meaning::Title), cell(letter, colour)];
-        let values = trial.set.iter().map(|word| value(word));
+        let values = trial.set.iter().take(self.columns).map(|word| value(word));
         cells.extend(values.map(|value| cell(value.into(), Meaning::Text)));
         let counts = match (trial.sound(), first) {
             (Some(_), Some((1, _))) => Meaning::Good,
