@@ -86,7 +86,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let set = super::model_ref::with_runs(&args.spec.set, cx)?;
     let loaded = super::memory::decided(args.spec.load(cx)?, cx);
     super::target::print_notes(&loaded);
-    can_climb(name, &loaded.spec, args.axis)?;
+    refuse_unpredictable(name, &loaded.spec, args.axis)?;
     let mut request = target::resolve(name, &set, &cx.spec_sources())
         .map_err(|e| Failure::user_error(e.to_string(), e.hint()))?;
     Machine::load_or_measure(&cx.env, super::probe::measure).calibrate(&mut request);
@@ -135,9 +135,11 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// Refuses a spec of which smaller runs say nothing.
+///
 /// # Errors
-/// A spec of which smaller runs say nothing.
-fn can_climb(name: &str, spec: &RunSpec, axis: Axis) -> Result<(), Failure> {
+/// The method has no validation loss, or `axis` is the size of a model that `train.from` fixes.
+fn refuse_unpredictable(name: &str, spec: &RunSpec, axis: Axis) -> Result<(), Failure> {
     if spec.method.on_policy().is_some() {
         let what = format!(
             "method {} trains on its own completions and has no validation loss for a ladder to predict",

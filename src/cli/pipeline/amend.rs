@@ -56,8 +56,11 @@ fn done_already(args: &Request, state: &State) -> Vec<String> {
     named.map(note).collect()
 }
 
-/// Sets the values; returns the runs of stages that were begun, each with what is said of it.
-fn begun(
+/// Sets the values of `-s` in the pipeline; returns the runs of stages that were begun, each with what is said of it.
+///
+/// # Errors
+/// A value that the pipeline cannot take, or one of a stage that is done and not in `redo`.
+fn set_values(
     pipeline: &mut Pipeline,
     sets: &[String],
     redo: &[String],
@@ -106,7 +109,7 @@ impl Amended {
             errln!("note: {note}");
         }
         let sets = sets(args, &pipeline, &state);
-        let mut begun = begun(&mut pipeline, &sets, args.redo, &state, cx)?;
+        let mut begun = set_values(&mut pipeline, &sets, args.redo, &state, cx)?;
         let places = dir.places().map_err(|e| failed(&e))?.with_words(&sets);
         if !sets.is_empty() {
             pipeline

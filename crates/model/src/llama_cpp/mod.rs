@@ -9,7 +9,7 @@ mod read;
 mod tensors;
 mod write;
 
-pub use crate::gguf::{PartName, files_of, first_name, first_part, one_per_model};
+pub use crate::gguf::{PartName, files_by_name, files_of, first_name, first_part, one_per_model};
 pub use read::{GgufModel, SpecialTokens, is_gguf};
 pub use write::{Written, check_head, write};
 

@@ -83,7 +83,7 @@ impl GgufModel {
         let name = metadata.str("general.architecture");
         let name = name.ok_or_else(|| wrong("general.architecture is missing".into()))?;
         let architecture = arch::named(name).map_err(wrong)?;
-        let seen = seen(&tensors).map_err(wrong)?;
+        let seen = seen(&tensors, &path)?;
         let keys = Keys {
             metadata: &metadata,
             architecture: architecture.name(),
@@ -109,8 +109,7 @@ impl GgufModel {
             places: BTreeMap::new(),
             tensors,
         };
-        let found = model.find();
-        found.map_err(|what| ModelFileError::file(&model.path, what))?;
+        model.find()?;
         Ok(model)
     }
 
@@ -265,27 +264,35 @@ impl GgufModel {
     }
 
     /// Locates every parameter, and checks that no tensor is left over.
-    fn find(&mut self) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// Of a tensor at fault with the part that holds it; of one that is missing, and of the keys, with the first part.
+    fn find(&mut self) -> Result<(), ModelFileError> {
+        let wrong = |what: String| ModelFileError::file(&self.path, what);
+        let at_fault = |name: &str, what: String| of_tensor(&self.tensors, &self.path, name, what);
         let infos = Model::parameters(&self.config, self.shape.vocab_size)
             .map_err(ModelFileError::from)
-            .map_err(|e| format!("it does not describe a valid model: {e}"))?;
+            .map_err(|e| wrong(format!("it does not describe a valid model: {e}")))?;
         let mut used: BTreeSet<&str> = NOT_WEIGHTS.into();
         for info in &infos {
-            let place = place(self.architecture, &self.config, &self.shape, info)?;
+            let place = place(self.architecture, &self.config, &self.shape, info).map_err(wrong)?;
             let Some(tensor) = self.tensors.get(&place.tensor) else {
-                return Err(format!("tensor {} is missing", place.tensor));
+                return Err(wrong(format!("tensor {} is missing", place.tensor)));
             };
-            check(tensor, info, &place)?;
+            check(tensor, info, &place).map_err(|what| at_fault(&tensor.name, what))?;
             used.insert(&tensor.name);
             self.places.insert(info.name.clone(), place);
         }
         let extra = |tensor: &&TensorInfo| !used.contains(tensor.name.as_str());
         match self.tensors.list().find(extra) {
-            Some(tensor) => Err(format!(
-                "tensor {} does not belong to any parameter of the {} in the metadata",
-                tensor.name,
-                self.architecture.name()
-            )),
+            Some(tensor) => {
+                let what = format!(
+                    "tensor {} does not belong to any parameter of the {} in the metadata",
+                    tensor.name,
+                    self.architecture.name()
+                );
+                Err(at_fault(&tensor.name, what))
+            }
             None => Ok(()),
         }
     }
@@ -341,28 +348,38 @@ impl GgufModel {
         }
         let tensor = place.map_or("", |place| &place.tensor);
         let what = format!("tensor {tensor} has a non-finite value");
-        let file = self.tensors.file(tensor).unwrap_or(&self.path);
-        Err(ModelFileError::file(file, what))
+        Err(of_tensor(&self.tensors, &self.path, tensor, what))
     }
 }
 
-/// Facts from the tensor list.
-fn seen(tensors: &Tensors) -> Result<Seen, String> {
+/// A fault of a tensor, with the file that holds it; `first` is the first part.
+fn of_tensor(tensors: &Tensors, first: &Path, name: &str, what: String) -> ModelFileError {
+    ModelFileError::file(tensors.file(name).unwrap_or(first), what)
+}
+
+/// Facts from the tensor list of a model; `first` is its first part.
+fn seen(tensors: &Tensors, first: &Path) -> Result<Seen, ModelFileError> {
+    let at_fault = |name: &str, what: String| Err(of_tensor(tensors, first, name, what));
     for tensor in tensors.list() {
         if Kind::by_ggml_id(tensor.kind.id).is_none() {
             let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
-            return Err(format!(
+            let what = format!(
                 "tensor {} is in {}, which is not supported; {} are",
                 tensor.name,
                 tensor.kind.name,
                 known.join(", ")
-            ));
+            );
+            return at_fault(&tensor.name, what);
         }
     }
-    let vocab_size = match tensors.get("token_embd.weight").map(|t| &t.dims[..]) {
+    let embeddings = "token_embd.weight";
+    let vocab_size = match tensors.get(embeddings).map(|t| &t.dims[..]) {
         Some([_, vocab]) => usize::try_from(*vocab).unwrap_or(0),
-        Some(dims) => return Err(format!("token_embd.weight has shape {dims:?}")),
-        None => return Err("tensor token_embd.weight is missing".into()),
+        Some(dims) => return at_fault(embeddings, format!("{embeddings} has shape {dims:?}")),
+        None => {
+            let what = format!("tensor {embeddings} is missing");
+            return Err(ModelFileError::file(first, what));
+        }
     };
     let has = |name: &str| tensors.get(name).is_some();
     let rope_factors = tensors.get("rope_freqs.weight").map(|tensor| {

@@ -123,10 +123,10 @@ fn no_model(repo: &Repo, names: &[String]) -> HubError {
     }
 }
 
-/// A GGUF file of a repository, with the number of its parts where there are several.
+/// A GGUF file of a repository, with which part it is where there are several.
 fn listed(name: &Path) -> String {
     match PartName::of(name).filter(|part| part.count > 1) {
-        Some(part) => format!("{} (the first of {} parts)", shown(name), part.count),
+        Some(part) => format!("{} (part {} of {})", shown(name), part.number, part.count),
         None => shown(name),
     }
 }
@@ -263,8 +263,11 @@ mod tests {
         let gguf = fault(&["README.md", "m-Q4_0.gguf"]);
         assert!(gguf.contains("m-Q4_0.gguf"), "{gguf}");
         let parts = fault(&["m-00001-of-00002.gguf", "m-00002-of-00002.gguf"]);
-        let once = parts.contains("m-00001-of-00002.gguf (the first of 2 parts)");
+        let once = parts.contains("m-00001-of-00002.gguf (part 1 of 2)");
         assert!(once && !parts.contains("m-00002"), "{parts}");
+        let later = fault(&["m-00003-of-00003.gguf", "m-00002-of-00003.gguf"]);
+        let once = later.contains("m-00002-of-00003.gguf (part 2 of 3)");
+        assert!(once && !later.contains("m-00003-"), "{later}");
         assert!(fault(&["README.md"]).contains("no config.json"));
         let index = fault(&["config.json", "model.safetensors.index.json"]);
         assert!(index.contains("weight_map"), "{index}");

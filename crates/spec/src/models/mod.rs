@@ -14,7 +14,9 @@ use crate::base::text::{one_line, shown};
 use crate::data::tokenizer;
 use crate::hf::{self, HfError, TokenIds};
 use crate::llama_cpp::{GgufModel, ModelFileError, PartName};
-pub use crate::llama_cpp::{files_of, first_name, first_part, is_gguf, one_per_model};
+pub use crate::llama_cpp::{
+    files_by_name, files_of, first_name, first_part, is_gguf, one_per_model,
+};
 use crate::nn::{Model, ModelConfig, param_infos};
 use crate::run::checkpoints::{FOLDER, name_of as name_of_step, step_in};
 use serde_json::{Map, Value};

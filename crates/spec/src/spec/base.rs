@@ -10,7 +10,9 @@ use super::validate::EMPTY;
 use super::vocabulary;
 use crate::base::text::{one_line, shown};
 use crate::hub;
-use crate::models::{ModelSource, SourceError, TO_COME, files_of, first_part, tokenizer_place};
+use crate::models::{
+    ModelSource, SourceError, TO_COME, files_by_name, first_part, tokenizer_place,
+};
 use crate::nn::{HeadKind, ModelConfig};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -57,15 +59,22 @@ pub struct BaseModel {
 /// A GGUF file, or each part of one, as it was when it was read: its metadata may take a second, and a screen asks for them at
 /// each key.
 #[derive(PartialEq)]
+struct ModelState {
+    /// As it was named: files that are called like parts of one model may be models of their own.
+    place: PathBuf,
+    files: Vec<FileState>,
+}
+
+#[derive(PartialEq)]
 struct FileState {
     path: PathBuf,
     bytes: u64,
     changed: SystemTime,
 }
 
-impl FileState {
+impl ModelState {
     /// `None` of folders, which are read each time.
-    fn of(place: &Path) -> Option<Vec<FileState>> {
+    fn of(place: &Path) -> Option<ModelState> {
         let state = |path: PathBuf| {
             let found = std::fs::metadata(&path).ok()?;
             found.is_file().then_some(())?;
@@ -75,11 +84,15 @@ impl FileState {
                 changed: found.modified().ok()?,
             })
         };
-        files_of(place).into_iter().map(state).collect()
+        let files: Option<Vec<FileState>> = files_by_name(place).into_iter().map(state).collect();
+        Some(ModelState {
+            place: place.into(),
+            files: files?,
+        })
     }
 }
 
-type LastFile = Mutex<Option<(Vec<FileState>, BaseModel)>>;
+type LastFile = Mutex<Option<(ModelState, BaseModel)>>;
 
 /// The file that was read last.
 static LAST_FILE: LastFile = Mutex::new(None);
@@ -148,7 +161,7 @@ fn read(
     last_file: &LastFile,
 ) -> Result<BaseModel, SourceError> {
     let last = || last_file.lock().unwrap_or_else(PoisonError::into_inner);
-    let state = FileState::of(place);
+    let state = ModelState::of(place);
     if let (Some(state), Some((known, base))) = (&state, &*last())
         && state == known
     {
@@ -579,10 +592,28 @@ mod tests {
         for n in [1, 2] {
             std::fs::write(part(n), "weights").unwrap();
         }
-        let states = || [1, 2].map(|n| FileState::of(&part(n)).unwrap());
+        let states = || [1, 2].map(|n| ModelState::of(&part(n)).unwrap());
         let before = states();
-        assert!(before[0] == before[1] && before == states());
+        assert!(before == states() && before[0].files == before[1].files);
         std::fs::write(part(2), "longer weights").unwrap();
-        assert!(states().iter().all(|state| *state != before[0]));
+        for (now, before) in states().iter().zip(&before) {
+            assert!(now != before);
+        }
+    }
+
+    #[test]
+    fn whole_models_that_are_called_like_parts_are_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/oracle/gguf");
+        let last = LastFile::default();
+        let called = |n: usize| dir.path().join(format!("a-{n:05}-of-00002.gguf"));
+        let models = ["gpt2", "qwen2"];
+        for (model, n) in models.iter().zip(1..) {
+            std::fs::copy(format!("{folder}/{model}.gguf"), called(n)).unwrap();
+        }
+        for (model, n) in models.iter().zip(1..) {
+            let base = super::read(&called(n), ModelSource::open, &last).unwrap();
+            assert_eq!(base.family, *model);
+        }
     }
 }

@@ -209,6 +209,7 @@ fn decides(file: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gguf::{self, Value};
     use std::fs;
 
     #[test]
@@ -250,7 +251,7 @@ mod tests {
     fn every_part_of_a_split_file_changes_the_fingerprint_whichever_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let part = |n: usize| dir.path().join(format!("big-{n:05}-of-00003.gguf"));
-        let write = |n: usize, text: &str| fs::write(part(n), text).unwrap();
+        let write = |n: usize, text: &str| write_gguf(&part(n), text, Some((n as u64 - 1, 3)));
         (1..=3).for_each(|n| write(n, "weights"));
         let all = || [1, 2, 3].map(|n| fingerprint(&part(n)).unwrap());
         let before = all();
@@ -261,5 +262,29 @@ mod tests {
             write(n, "weights");
         }
         assert_eq!(all(), before);
+    }
+
+    #[test]
+    fn whole_models_that_are_called_like_parts_have_fingerprints_of_their_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let called = |n: usize| dir.path().join(format!("a-{n:05}-of-00002.gguf"));
+        (1..=2).for_each(|n| write_gguf(&called(n), "weights", None));
+        let before = [1, 2].map(|n| fingerprint(&called(n)).unwrap());
+        write_gguf(&called(2), "other weights", None);
+        let after = [1, 2].map(|n| fingerprint(&called(n)).unwrap());
+        assert_ne!(before[0], before[1], "its name is part of it");
+        assert_eq!(before[0], after[0], "another model does not matter");
+        assert_ne!(before[1], after[1]);
+    }
+
+    /// A file without tensors; `place` are the number of a part, from 0, and how many there are.
+    fn write_gguf(path: &Path, says: &str, place: Option<(u64, u64)>) {
+        let mut keys = vec![("general.name".to_string(), Value::String(says.into()))];
+        if let Some((no, count)) = place {
+            keys.push(("split.no".into(), Value::Unsigned(no)));
+            keys.push(("split.count".into(), Value::Unsigned(count)));
+        }
+        let mut out = fs::File::create(path).unwrap();
+        gguf::write(&mut out, &keys, &[], &mut |_, _| Ok(())).unwrap();
     }
 }

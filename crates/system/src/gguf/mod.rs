@@ -15,8 +15,8 @@ mod write;
 pub use kinds::TensorKind;
 pub use metadata::{Array, Metadata, Value};
 pub use parts::{
-    Part, PartName, PartsError, files_of, first_name, first_part, one_per_model, open_first,
-    open_parts,
+    Part, PartName, PartsError, files_by_name, files_of, first_name, first_part, one_per_model,
+    open_first, open_parts,
 };
 pub use tensors::TensorInfo;
 pub use write::{NewTensor, write};

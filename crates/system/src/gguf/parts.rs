@@ -296,16 +296,28 @@ pub fn first_part(path: &Path) -> PathBuf {
     let first = name
         .map(|name| name.part(1))
         .filter(|first| first.is_file());
-    // A name alone is no proof. The keys of a later part are few.
-    let is_part = || Gguf::open(path).is_ok_and(|head| head.metadata.u64(COUNT) > Some(1));
     match first {
-        Some(first) if is_part() => first,
+        Some(first) if is_part(path) => first,
         _ => path.into(),
     }
 }
 
-/// The files of the model that a file belongs to, by their names, in order; up to the first that is missing.
+/// Whether the keys of a file say that it is one of several. A name alone is no proof: two whole models may be called like parts.
+fn is_part(path: &Path) -> bool {
+    Gguf::open(path).is_ok_and(|head| head.metadata.u64(COUNT) > Some(1))
+}
+
+/// The files of the model that a file belongs to, in order, up to the first that is missing; of a file that is not a part by its own
+/// keys, which are read where its name is one of several, itself alone.
 pub fn files_of(path: &Path) -> Vec<PathBuf> {
+    match files_by_name(path) {
+        named if named.len() > 1 && is_part(path) => named,
+        _ => vec![path.into()],
+    }
+}
+
+/// The files that may be those of the model, by their names alone, in order, up to the first that is missing: nothing is opened.
+pub fn files_by_name(path: &Path) -> Vec<PathBuf> {
     let Some(name) = PartName::of(path) else {
         return vec![path.into()];
     };

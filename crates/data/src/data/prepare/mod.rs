@@ -563,7 +563,8 @@ fn fingerprint(config: &DataConfig, train: &[Ready], val: &[Ready], how: Layouti
     let word = |holds: bool, word: &'static str| if holds { word } else { "" };
     let held_out = val.is_empty();
     let mix = word(config.mix == Mix::Concatenate, " concatenate");
-    // Few examples were once divided otherwise: another part of them is held out now. Of a few texts, far more than the share was.
+    // `whole`: few examples were once divided otherwise, and another part of them is held out now. `cut`: of a few texts, far more than
+    // the share was once held out.
     let share = config.val_fraction;
     let row = (how.packing == Packing::Stream).then_some(how.seq_len as u64 + 1);
     let few = |s: &&Ready| hold_out::few(&s.store, share);

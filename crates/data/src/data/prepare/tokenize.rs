@@ -38,7 +38,7 @@ pub(super) struct Ready {
 struct Beginning {
     /// Turns have weights.
     weighted: bool,
-    /// All rows of a format are of one kind; in some no answer is supervised.
+    /// How many examples a row makes, at least 1: that of the first row, as all rows of a format are of one kind.
     examples_of_row: usize,
     /// Prompts and answers are turns, not texts.
     templated: bool,

@@ -27,8 +27,8 @@ fn gemmas_windows_and_bases_are_read_from_files_that_have_them() {
     assert_eq!(read.sliding_window, None);
 }
 
-/// A file with modified keys and tensors.
-fn changed(
+/// A file with modified keys and tensors, whose extension is `changed`.
+pub(super) fn changed(
     path: &Path,
     keys: impl Fn(&mut Vec<(String, Value)>),
     tensors: impl Fn(&mut Vec<NewTensor>),

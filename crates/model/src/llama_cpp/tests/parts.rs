@@ -1,7 +1,8 @@
 //! Models in several files.
 
+use super::broken::changed;
 use super::*;
-use crate::gguf::{Gguf, NewTensor, Value};
+use crate::gguf::{Gguf, NewTensor, TensorKind, Value};
 use std::fs::File;
 
 /// Writes the model of a file as `NAME-00001-of-00003.gguf` and so on, as llama-gguf-split does; `shares` are the numbers of tensors
@@ -101,11 +102,44 @@ fn faults_of_a_split_model_are_those_of_its_parts() {
     let others = split(&other, &[theirs - 2, 1, 1]);
     std::fs::copy(&others[2], &paths[2]).unwrap();
     let error = told();
-    assert!(
-        error.contains("parts of different models") || error.contains("does not belong"),
-        "{error}"
-    );
+    let words = ["big-00003-of-00003.gguf", "parts of different models"];
+    assert!(words.iter().all(|word| error.contains(word)), "{error}");
     std::fs::write(&paths[2], &good[..good.len() / 2]).unwrap();
     let error = told();
     assert!(error.contains("big-00003-of-00003.gguf"), "{error}");
+}
+
+#[test]
+fn a_tensor_at_fault_is_told_with_the_part_that_holds_it() {
+    let (_dir, path, _) = saved(&random(&llama()), Kind::F32);
+    // All tensors but the last are in the second part; the first has keys alone.
+    let told = |change: &dyn Fn(&mut Vec<NewTensor>)| {
+        assert!(changed(&path, |_| {}, change).is_err());
+        let whole = path.with_extension("changed");
+        let n = Gguf::open(&whole).unwrap().tensors.len();
+        let paths = split(&whole, &[0, n - 1, 1]);
+        GgufModel::open(&paths[0]).err().unwrap().to_string()
+    };
+    let holds = |error: &str, part: usize, words: &str| {
+        let file = format!("big-{part:05}-of-00003.gguf: ");
+        assert!(error.contains(&file) && error.contains(words), "{error}");
+    };
+    // F64 is none that we read.
+    let kind = told(&|t| t.last_mut().unwrap().kind = TensorKind::by_id(28).unwrap());
+    holds(&kind, 3, "is in F64");
+    let shape = told(&|t| *t.last_mut().unwrap().dims.last_mut().unwrap() *= 2);
+    holds(&shape, 3, "; expected [");
+    let extra = told(&|t| {
+        let mut one = t[1].clone();
+        one.name = "blk.0.attn_sinks.weight".into();
+        t.push(one);
+    });
+    holds(&extra, 3, "attn_sinks.weight does not belong");
+    let embedding = told(&|t| {
+        let found = t.iter_mut().find(|t| t.name == "token_embd.weight");
+        found.unwrap().dims.pop();
+    });
+    holds(&embedding, 2, "token_embd.weight has shape [64]");
+    let missing = told(&|t| t.retain(|t| t.name != "blk.1.ffn_up.weight"));
+    holds(&missing, 1, "blk.1.ffn_up.weight is missing");
 }

@@ -97,6 +97,21 @@ fn any_part_leads_to_all_of_them_in_order() {
 }
 
 #[test]
+fn whole_models_that_are_called_like_parts_are_models_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = [1, 2].map(|n| dir.path().join(format!("a-{n:05}-of-00002.gguf")));
+    for path in &paths {
+        put(path, None, &["a"]);
+    }
+    for path in &paths {
+        assert_eq!(files_of(path), std::slice::from_ref(path));
+        assert_eq!(first_part(path), *path);
+        assert_eq!(open_parts(path).unwrap().len(), 1);
+        assert_eq!(files_by_name(path), paths, "nothing was opened");
+    }
+}
+
+#[test]
 fn a_missing_part_is_named_with_the_folder_that_lacks_it() {
     let dir = tempfile::tempdir().unwrap();
     let paths = three(dir.path());
@@ -209,7 +224,9 @@ fn keys_out_of_range_are_errors_and_no_long_search() {
     let path = dir.path().join(format!("x-00001-of-{}.gguf", u64::MAX));
     put(&path, Some(keys), &["a"]);
     assert!(told(&path).contains("at most 65535 parts"));
-    assert_eq!(files_of(&path), std::slice::from_ref(&path));
+    for found in [files_of(&path), files_by_name(&path)] {
+        assert_eq!(found, std::slice::from_ref(&path));
+    }
     let path = dir.path().join("x-00001-of-00002.gguf");
     for (no, count) in [(2, 2), (7, 2)] {
         let keys = Keys {

@@ -456,7 +456,7 @@ impl Columns {
         };
         // Where there is no column for it, a verdict that something is wrong takes the place of the state, any of a finished run.
         let says_more =
-            status <= Status::Warn || run.status == RunStatus::Finished && status == Status::Pass;
+            is_wrong(status) || run.status == RunStatus::Finished && status == Status::Pass;
         let state = match self.verdict == 0 && says_more {
             true => verdict,
             false => state_word(run),
@@ -502,6 +502,11 @@ fn state_word(run: &RunSummary) -> &'static str {
     }
 }
 
+/// Whether a verdict says that something is wrong.
+fn is_wrong(verdict: Status) -> bool {
+    matches!(verdict, Status::Fail | Status::Warn)
+}
+
 /// The mark of a run's state, unless its verdict says that something is wrong.
 fn mark(run: &RunSummary, verdict: Status, glyphs: &Glyphs) -> (&'static str, Meaning) {
     let (mark, meaning) = match run.status {
@@ -513,11 +518,11 @@ fn mark(run: &RunSummary, verdict: Status, glyphs: &Glyphs) -> (&'static str, Me
         RunStatus::Empty => (" ", Meaning::Muted),
     };
     match verdict {
+        _ if !is_wrong(verdict) => (mark, meaning),
         // That it is live, and so can be stopped, comes first.
-        Status::Fail | Status::Warn if run.status == RunStatus::Live => (mark, Meaning::Bad),
+        _ if run.status == RunStatus::Live => (mark, Meaning::Bad),
         // All its steps are no success.
         Status::Warn if meaning != Meaning::Bad => (glyphs.warn, Meaning::Warn),
-        Status::Fail | Status::Warn => (glyphs.bad, Meaning::Bad),
-        _ => (mark, meaning),
+        _ => (glyphs.bad, Meaning::Bad),
     }
 }
