@@ -68,53 +68,62 @@ pub(super) fn forward(sizes: Sizes, tokens: &[Token], out: &mut [f32]) {
     let (d, n_kv_head) = (heads.head_dim, heads.n_kv_head);
     let group = heads.n_head / n_kv_head;
     let width = group * Part::width(d);
-    let chunks = tokens.iter().map(Token::chunks).max().unwrap_or(0);
-    let keys = tokens.iter().map(|token| token.to - token.from).max();
-    let n = tokens.len() * n_kv_head * chunks;
+    let firsts = first_chunks(tokens, n_kv_head);
+    let n = firsts[tokens.len()];
     // Taken, not borrowed: a thread that waits for others may meanwhile run another pass.
     let mut buffer = PARTS.take();
     let parts = SharedSlice::new(&mut buffer.get(n * width)[..n * width]);
-    let cost = 4 * group * d * CHUNK.min(keys.unwrap_or(0));
-    let run = n.div_ceil(TASKS_PER_THREAD * rayon::current_num_threads());
     let place = |at: usize| {
-        let (unit, chunk) = (at / chunks, at % chunks);
-        let token = &tokens[unit / n_kv_head];
-        (chunk < token.chunks()).then(|| Chunk::new(token, d, unit % n_kv_head, chunk))
+        let token = firsts.partition_point(|first| *first <= at) - 1;
+        let (within, token) = (at - firsts[token], &tokens[token]);
+        let (kv, chunk) = (within / token.chunks(), within % token.chunks());
+        Chunk::new(token, d, kv, chunk)
     };
+    let run = n.div_ceil(TASKS_PER_THREAD * rayon::current_num_threads());
+    let keys = tokens.iter().map(|token| token.to - token.from).max();
+    let cost = 4 * group * d * CHUNK.min(keys.unwrap_or(0));
     threads::tasks(n.div_ceil(run.max(1)), run * cost, |task| {
         let end = n.min((task + 1) * run);
+        let mut next = Some(place(task * run));
         for at in task * run..end {
-            let Some(chunk) = place(at) else { continue };
-            let next = (at + 1 < end).then(|| place(at + 1)).flatten();
+            let Some(chunk) = next else { break };
+            next = (at + 1 < end).then(|| place(at + 1));
+            let next_keys = next.as_ref().map_or(&[][..], |next| next.keys);
             // SAFETY: each chunk has its own part; the level guarantees the instructions.
             unsafe {
                 let part = parts.range(at * width..(at + 1) * width);
-                one_chunk(
-                    false,
-                    &sizes,
-                    &chunk,
-                    next.map_or(&[], |next| next.keys),
-                    part,
-                );
+                one_chunk(false, &sizes, &chunk, next_keys, part);
             }
         }
     });
     let out = SharedSlice::new(out);
-    let cost = 2 * group * d * chunks;
+    let cost = 2 * group * d * n.div_ceil(tokens.len().max(1));
     threads::tasks(tokens.len() * n_kv_head, cost, |unit| {
-        let (token, kv) = (&tokens[unit / n_kv_head], unit % n_kv_head);
-        let (from, all) = (unit * chunks * width, token.chunks() * width);
-        let at = (token.row * heads.n_head + kv * group) * d;
+        let (at, kv) = (unit / n_kv_head, unit % n_kv_head);
+        let (token, first) = (&tokens[at], firsts[at]);
+        let first = first + kv * token.chunks();
+        let to = (token.row * heads.n_head + kv * group) * d;
         // SAFETY: all parts are written, and each task owns the heads of its unit.
         unsafe {
-            let parts = parts.range(from..from + all);
-            let out = out.range(at..at + group * d);
+            let parts = parts.range(first * width..(first + token.chunks()) * width);
+            let out = out.range(to..to + group * d);
             for (member, out) in out.chunks_exact_mut(d).enumerate() {
                 merge(&parts[member * Part::width(d)..], width, out);
             }
         }
     });
     PARTS.set(buffer);
+}
+
+/// The number of each token's first chunk, and behind the last the number of all. A token's chunks are those of its first
+/// key/value head, then of its second, …: texts of any lengths have as many as they need.
+fn first_chunks(tokens: &[Token], n_kv_head: usize) -> Vec<usize> {
+    let mut end = 0;
+    let ends = tokens.iter().map(|token| {
+        end += n_kv_head * token.chunks();
+        end
+    });
+    std::iter::once(0).chain(ends).collect()
 }
 
 /// Some keys and values of one key/value head, and the token that attends to them.
@@ -284,10 +293,12 @@ unsafe fn to_weights<V: Vector>(scores: &mut [f32]) -> (f32, f32) {
             *tops.at(at) = x.max(*tops.at(at));
         }
         let top = tops.max_lane();
+        // Scores of a chunk may all be −∞; their weights are 0 beside those of other chunks.
+        let base = V::all(if top == lowest { 0.0 } else { top });
         let mut sums = Lanes::<V>::all(0.0);
         for at in (0..n).step_by(V::LANES) {
             let x = V::load_first(start.add(at), n - at);
-            let weight = x.minus(V::all(top)).exp_to_one().keep_first(n - at, 0.0);
+            let weight = x.minus(base).exp_to_one().keep_first(n - at, 0.0);
             *sums.at(at) = sums.at(at).plus(weight);
             weight.store_first(start.add(at), n - at);
         }

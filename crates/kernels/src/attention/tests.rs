@@ -288,6 +288,18 @@ impl Cached {
         }
     }
 
+    /// The last `new` tokens, behind the others.
+    fn piece(&self, new: usize) -> Piece<'_> {
+        let total = self.sizes.seq_len;
+        Piece {
+            new,
+            past: total - new,
+            keys: &self.keys,
+            values: &self.values,
+            capacity: total + SPARE,
+        }
+    }
+
     /// The outputs of the last tokens, as many as each of `pieces` says, in one pass.
     fn last(&self, sizes: Sizes, pieces: &[usize]) -> Vec<f32> {
         let (total, heads) = (self.sizes.seq_len, self.sizes.heads);
@@ -297,14 +309,7 @@ impl Cached {
             .flat_map(|new| &self.qkv[(total - new) * width..]);
         let q: Vec<f32> = q.copied().collect();
         let mut out = vec![0.0; pieces.iter().sum::<usize>() * heads.q_width()];
-        let piece = |new: &usize| Piece {
-            new: *new,
-            past: total - new,
-            keys: &self.keys,
-            values: &self.values,
-            capacity: total + SPARE,
-        };
-        let pieces: Vec<Piece> = pieces.iter().map(piece).collect();
+        let pieces: Vec<Piece> = pieces.iter().map(|new| self.piece(*new)).collect();
         forward_cached(ComputeDtype::F32, sizes, &pieces, (&q, width), &mut out);
         out
     }
@@ -333,8 +338,50 @@ fn check_cached(sizes: Sizes) {
 
 #[test]
 fn decode_agrees_with_full_attention_over_many_chunks_and_odd_head_sizes() {
-    for (n_head, n_kv_head, head_dim, total) in [(3, 1, 64, 300), (4, 2, 80, 129), (2, 2, 37, 65)] {
-        check_cached(Sizes::causal(heads(n_head, n_kv_head, head_dim), total));
+    let slopes: Vec<f32> = (1..=10).map(|h| 0.02 * h as f32).collect();
+    let scores = Scores {
+        scale: Some(0.1),
+        softcap: Some(2.0),
+        slopes: Some(&slopes),
+    };
+    let mask = Mask {
+        window: Some(70),
+        first: None,
+    };
+    let shapes = [
+        (3, 1, 64, 300),
+        (4, 2, 80, 129),
+        (2, 2, 37, 65),
+        (10, 2, 80, 129),
+        (7, 1, 64, 100),
+    ];
+    for (n_head, n_kv_head, head_dim, total) in shapes {
+        let plain = Sizes::causal(heads(n_head, n_kv_head, head_dim), total);
+        check_cached(plain);
+        check_cached(Sizes {
+            mask,
+            scores,
+            ..plain
+        });
+    }
+}
+
+/// A short text and a long one, in both orders.
+#[test]
+fn texts_of_any_lengths_are_decoded_together() {
+    let heads = heads(6, 2, 16);
+    let (long, short) = (Cached::new(heads, 1000), Cached::new(heads, 3));
+    let (width, q_width) = (heads.qkv_width(), heads.q_width());
+    for texts in [[&long, &short], [&short, &long]] {
+        let last = |text: &Cached| text.qkv[text.qkv.len() - width..].to_vec();
+        let q = texts.map(last).concat();
+        let pieces = texts.map(|text| text.piece(1));
+        let mut out = vec![0.0; 2 * q_width];
+        let sizes = long.sizes;
+        forward_cached(ComputeDtype::F32, sizes, &pieces, (&q, width), &mut out);
+        for (out, text) in out.chunks_exact(q_width).zip(texts) {
+            assert_eq!(out, text.last(sizes, &[1]));
+        }
     }
 }
 
@@ -375,4 +422,16 @@ fn decode_keeps_nan_and_infinity_visible() {
     let out = cached.last(cached.sizes, &[1]);
     assert!(out[..8].iter().all(|x| x.is_nan()));
     assert!(out[8..].iter().all(|x| x.is_finite()));
+    // The last chunk's keys all score −∞: they weigh nothing.
+    let mut cached = Cached::new(heads(2, 2, 8), 100);
+    let plain = cached.last(cached.sizes, &[1]);
+    let q = &cached.qkv[99 * cached.sizes.heads.qkv_width()..][..8];
+    let away: Vec<f32> = q.iter().map(|x| -x.signum() * f32::MAX).collect();
+    for key in 96..100 {
+        cached.keys[key * 8..][..8].copy_from_slice(&away);
+    }
+    let out = cached.last(cached.sizes, &[1]);
+    assert!(out.iter().all(|x| x.is_finite()), "{out:?}");
+    assert_ne!(out[..8], plain[..8]);
+    assert_eq!(out[8..], plain[8..]);
 }

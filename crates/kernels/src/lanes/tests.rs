@@ -246,6 +246,14 @@ unsafe fn four_totals<V: Vector>(rows: &[f32], totals: &mut [f32]) {
 
 widest! { fn widest_totals(pairs, rows: &[f32], totals: &mut [f32]) = four_totals }
 
+/// On a machine with AVX-512 the widest registers are others.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn avx2_totals(rows: &[f32], totals: &mut [f32]) {
+    // SAFETY: four rows, and room for four totals twice; the instructions are there.
+    unsafe { four_totals::<Ymm>(rows, totals) }
+}
+
 #[test]
 fn four_totals_at_once_have_the_bits_of_each_at_every_width() {
     let rows: Vec<f32> = (0..4 * LINE)
@@ -259,4 +267,11 @@ fn four_totals_at_once_have_the_bits_of_each_at_every_width() {
     }
     assert_eq!(wide[..4], wide[4..]);
     assert_eq!(wide, portable);
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        let mut avx2 = [0.0; 8];
+        // SAFETY: the processor has the instructions.
+        unsafe { avx2_totals(&rows, &mut avx2) };
+        assert_eq!(avx2, portable);
+    }
 }
