@@ -189,6 +189,7 @@ fn losses_of_different_methods_are_drawn_with_a_word() {
         let mut track = of("pretrain");
         let head = track.state.head.as_mut().unwrap();
         head.spec["data"] = json!({"tokenizer": {"bpe": {"vocab_size": size}}});
+        track.contents = Contents::said(&head.spec);
         track
     };
     let text = shown(vec![cut(500), cut(50_000)]);
