@@ -88,11 +88,18 @@ fn weights_that_do_not_train_stay_to_the_bit() {
 fn a_resume_takes_the_same_course_to_the_bit() {
     let cold = ["method.grpo.beta=0.1", "rollout.cold_start_steps=3"];
     type MakeRun<'a> = &'a dyn Fn(&[&str]) -> Run;
-    let runs: [MakeRun; 4] = [
+    let ppo = |critic| ["method=ppo", "method.ppo.beta=0.1", critic];
+    let (separate, shared) = (
+        ppo("method.ppo.critic=separate"),
+        ppo("method.ppo.critic=shared"),
+    );
+    let runs: [MakeRun; 6] = [
         &|words| run_of("dpo", "preference", words),
         &|words| run_of("kto", "judged", words),
         &|words| of_answers(&["method.grpo.beta=0.1"], words),
         &|words| of_answers(&cold, words),
+        &|words| of_answers(&separate, words),
+        &|words| of_answers(&shared, words),
     ];
     for (at, run_of) in runs.iter().enumerate() {
         let whole = run_of(&[]);
@@ -186,7 +193,7 @@ fn what_cannot_move_is_refused_with_its_reason() {
         (
             "dpo-demo",
             &["adapter.lora.rank=4"][..],
-            "the reference is the base without it",
+            "what trains lies beside the base",
         ),
         (
             "dpo-demo",
