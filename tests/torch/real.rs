@@ -127,6 +127,58 @@ fn methods_and_adapters_give_the_same_losses() {
     }
 }
 
+/// A reference that moves goes through the ranks' own weights: the updates behind it are those of this program's engine, counts of
+/// Adam included, and so are those after a resume.
+#[test]
+#[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
+fn a_moving_reference_gives_the_same_losses() {
+    let python = format!("engine.torch.python={}", real());
+    let losses = |more: &[&str], stop_after: Option<&str>| {
+        let bench = Bench::new(&[]);
+        let common = "max_steps=8 train.precision=f32 train.log_every=1 train.threads=1 preflight.enabled=false health.enabled=false \
+                      eval.batches=1 checkpoint.every=5 train.sync_ref_model=true train.ref_model_sync_steps=2";
+        let common = common.split_whitespace().chain(more.iter().copied());
+        let mut args = vec!["train", "dpo-demo", "--headless"];
+        args.extend(common.flat_map(|setting| ["-s", setting]));
+        args.extend(
+            stop_after
+                .into_iter()
+                .flat_map(|step| ["--stop-after", step]),
+        );
+        let out = bench.llmtui(&args);
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        if stop_after.is_some() {
+            let out = bench.llmtui(&["train", "--resume", "auto", "--headless"]);
+            assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        }
+        let state = RunState::from_events(&bench.events());
+        let losses = state.series["train/loss"].recent().map(|p| p.value);
+        losses.collect::<Vec<f64>>()
+    };
+    let here = losses(&[], None);
+    let variants: [&[&str]; 3] = [
+        &["engine.torch.ranks=1"],
+        &["engine.torch.ranks=2"],
+        &["engine.torch.ranks=2", "engine.torch.shard=fsdp2"],
+    ];
+    for ranks in variants {
+        let torch = [&["engine=torch", python.as_str()][..], ranks].concat();
+        for stop_after in [None, Some("5")] {
+            let there = losses(&torch, stop_after);
+            let apart = here
+                .iter()
+                .zip(&there)
+                .map(|(a, b)| (a - b).abs())
+                .fold(0.0, f64::max);
+            println!("{ranks:?} {stop_after:?}: max |dloss| {apart:.2e}");
+            assert!(
+                here.len() == there.len() && apart < 1e-5,
+                "{ranks:?} {stop_after:?}: {here:?} {there:?}"
+            );
+        }
+    }
+}
+
 /// Answers computed on the ranks and sampled by this program equal those of its own engine, and so do their updates: by GRPO with
 /// a reference that a cold start has moved, and by RLOO with adapters.
 #[test]

@@ -171,7 +171,7 @@ class Reading(unittest.TestCase):
 class Updates(unittest.TestCase):
     """What is kept of weights in another format, or side by side, is what the weights are after an update."""
 
-    def rank(self, *, lora: bool, **changes: Any) -> Rank:
+    def rank(self, *, lora: bool, kind: str = "adamw", **changes: Any) -> Rank:
         wire: Any = None
         rank, model = Rank(wire, Meeting(0, 1, "127.0.0.1")), launches.described(1, lora)
         offset = 0
@@ -179,7 +179,7 @@ class Updates(unittest.TestCase):
             info |= {"offset": offset, "decay": 0.1, "lr_scale": 1.0}
             offset += math.prod(info["shape"])
         ask = {"threads": 1, "device": "cpu", "offload": False, "precision": "bf16", "compile": False, "shard": "ddp", "model": model} | changes
-        rank.build(ask | {"optimizer": {"kind": "adamw", "beta1": 0.9, "beta2": 0.99, "eps": 1e-8}}, bytearray())
+        rank.build(ask | {"optimizer": {"kind": kind, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8}}, bytearray())
         return rank
 
     def said(self, rank: Rank) -> Tensor:
@@ -216,6 +216,51 @@ class Updates(unittest.TestCase):
         # PyTorch alone takes so much of main memory; on a processor there is nothing else.
         self.assertGreater(memory.pop("rss_bytes"), 50_000_000)
         self.assertEqual(memory, {})
+
+    def test_weights_alone_leave_the_count_of_updates(self) -> None:
+        """A reference that moves comes and goes as weights; Adam's bias correction goes on."""
+        for kind in ("adamw", "adamw8bit"):
+            with self.subTest(kind=kind):
+                rank = self.rank(lora=False, kind=kind)
+
+                def counts(rank: Rank = rank) -> set[float]:
+                    if isinstance(rank.optimizer, AdamW8bit):
+                        return {float(rank.optimizer.steps)}
+                    return {float(state["step"]) for state in rank.optimizer.state.values()}
+
+                for _, parameter in rank.trained:
+                    parameter.grad = torch.ones_like(parameter)
+                rank.apply({"scale": 1.0, "lr": 0.1}, bytearray())
+                zeros = mock.Mock(side_effect=lambda _rest, _part, shape: torch.zeros(shape))
+                with mock.patch.object(rank, "_receive", zeros):
+                    rank.load({"part": "weights", "steps": 0}, bytearray())
+                    self.assertEqual(counts(), {1.0})
+                    rank.load({"part": "mean" if kind == "adamw" else "mean_scales", "steps": 7}, bytearray())
+                self.assertEqual(counts(), {7.0})
+
+    def test_a_reference_takes_new_weights_in_place(self) -> None:
+        for changes in ({"shard": "ddp"}, {"shard": "fsdp2", "offload": True}):
+            with self.subTest(**changes):
+                rank = self.rank(lora=False, precision="f32", **changes)
+                ids = torch.arange(8)[None]
+                seen: list[Any] = []
+                for seed in (1, 2):
+                    torch.manual_seed(seed)
+                    with torch.no_grad():
+                        for _, tensor in rank._parts("weights"):
+                            local = getattr(tensor, "to_local", lambda tensor=tensor: tensor)()
+                            local.normal_(0.0, 0.3)
+                    rank.decoder.changed()
+                    rank.reference_here({}, bytearray())
+                    seen.append(rank.reference)
+                    # Behind a pass without a backward the root's weights are whole.
+                    with torch.no_grad():
+                        logps = [model.eval()(ids, ids, None)[0] for model in (rank.decoder, rank.reference)]
+                        rank._as_shards(rank.decoder)
+                    seen.append(logps[1])
+                    self.assertTrue(torch.equal(*logps))
+                self.assertIs(seen[0], seen[2])
+                self.assertGreater((seen[1] - seen[3]).abs().max().item(), 0.1)
 
     def test_the_time_of_a_forward_pass_is_that_until_its_values_are_here(self) -> None:
         """A GPU returns from every call at once, but for copies from and to it, which wait for what is under way."""

@@ -167,18 +167,20 @@ class Rank:
         return sorted(parts, key=lambda place: place[0])
 
     def load(self, ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
-        """Receives a flat buffer from the engine: rank 0 reads it and broadcasts it."""
+        """Receives a flat buffer from the engine: rank 0 reads it and broadcasts it. The count of updates comes with the moments; weights
+        alone, as those of a reference that moves, leave it."""
         rest, part = bytearray(), ask["part"]
         if isinstance(self.optimizer, AdamW8bit):
-            self.optimizer.steps = ask["steps"]
             if part != "weights":
+                self.optimizer.steps = ask["steps"]
                 parameters = self._in_order()
                 count = self.optimizer.part_len(part, parameters)
                 self.optimizer.set_part(part, self._receive(rest, part, torch.Size([count])).cpu(), parameters)
                 return {}
-        else:
+        elif part != "weights":
             for state in self.optimizer.state.values():
                 state["step"].fill_(ask["steps"])
+        self._as_shards(self.decoder)
         for _, tensor in self._parts(part):
             whole = self._receive(rest, part, tensor.shape)
             if isinstance(tensor, DTensor):
@@ -189,6 +191,12 @@ class Rank:
                 tensor.copy_(whole)
         self.decoder.changed()
         return {}
+
+    def _as_shards(self, decoder: Decoder) -> None:
+        """With FSDP, a pass without a backward leaves the root's weights gathered: shards written then would not be read."""
+        if self.sharded:
+            sharded: Any = decoder
+            sharded.reshard()
 
     def _in_order(self) -> list[nn.Parameter]:
         """The trainable parameters, in the order of the flat buffers."""
@@ -240,8 +248,12 @@ class Rank:
         return {}
 
     def reference_here(self, _ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
-        """Keeps a frozen copy of the current weights."""
-        self.reference = self._decoder(trains=False).eval()
+        """Keeps a frozen copy of the current weights. One that is there takes them in place: a second one may not fit beside it, and would
+        be compiled anew."""
+        if self.reference is None:
+            self.reference = self._decoder(trains=False).eval()
+        self._as_shards(self.reference)
+        self._as_shards(self.decoder)
         with torch.no_grad():
             for to, own in zip(self.reference.parameters(), self.decoder.parameters(), strict=True):
                 if isinstance(to, DTensor) and isinstance(own, DTensor):

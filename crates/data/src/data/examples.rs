@@ -153,7 +153,8 @@ impl Examples {
         &self.rows
     }
 
-    fn passes_over(&mut self, fault: &RowFault) -> bool {
+    /// Whether a row with this fault is left out; then it is counted and listed.
+    pub(super) fn passes_over(&mut self, fault: &RowFault) -> bool {
         let whole = !(self.rows.is_broken() && self.waiting.is_empty());
         let skip = whole && self.on_bad_row == OnBadRow::Skip;
         if skip {

@@ -6,7 +6,7 @@ use super::examples::{Examples, OnBadRow, examples};
 use super::formats::FormatChoice;
 use super::source::{ReadContext, SourceConfig};
 use super::tokenizer::{ChatMarkers, TokenizerConfig};
-use super::vocabulary::{TEMPLATE, has_turns, plain};
+use super::vocabulary::{TEMPLATE, has_turns, try_plain};
 use super::{DataError, Example, Place, RowFault};
 use crate::base::child::Child;
 use std::collections::VecDeque;
@@ -14,7 +14,8 @@ use std::collections::VecDeque;
 /// Rows that show whether there are conversations among them.
 const LOOKED_AT: usize = 64;
 
-/// Iterates over the texts of a source's rows. After a row that cannot be read and is not skipped nothing more comes.
+/// Iterates over the texts of a source's rows. After a row that cannot be read, or that the template refuses, and is not skipped nothing
+/// more comes.
 pub struct RowTexts {
     examples: Examples,
     /// Those that were looked at.
@@ -22,6 +23,7 @@ pub struct RowTexts {
     template: Option<Template>,
     markers: ChatMarkers,
     turns: bool,
+    ended: bool,
 }
 
 impl RowTexts {
@@ -51,6 +53,7 @@ impl RowTexts {
             examples,
             first,
             template,
+            ended: false,
         })
     }
 
@@ -80,8 +83,28 @@ impl Iterator for RowTexts {
     type Item = Result<String, RowFault>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let row = self.first.pop_front().or_else(|| self.examples.next())?;
-        Some(row.map(|(_, example)| plain(&example, self.template.as_ref())))
+        while !self.ended {
+            let row = self.first.pop_front().or_else(|| self.examples.next())?;
+            // Faults of reading come only where they are not skipped.
+            let (place, example) = match row {
+                Ok(row) => row,
+                Err(fault) => {
+                    self.ended = true;
+                    return Some(Err(fault));
+                }
+            };
+            match try_plain(&example, self.template.as_ref()) {
+                Ok(text) => return Some(Ok(text)),
+                Err(error) => {
+                    let fault = RowFault::of_error(&place, &error);
+                    if !self.examples.passes_over(&fault) {
+                        self.ended = true;
+                        return Some(Err(fault));
+                    }
+                }
+            }
+        }
+        None
     }
 }
 
@@ -130,5 +153,33 @@ mod tests {
         assert!(gemma[0].contains("<start_of_turn>"), "{gemma:?}");
         let (_, markers) = texts("a.jsonl", "{\"text\":\"hi\"}", ChatMarkers::Auto);
         assert_eq!(markers, ChatMarkers::None);
+    }
+
+    /// It learned nothing from them, and said nothing.
+    #[test]
+    fn a_conversation_that_the_template_refuses_is_placed_or_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.jsonl");
+        let rows = [
+            r#"{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"ho"}]}"#,
+            r#"{"messages":[{"role":"system","content":"be"},{"role":"user","content":"hi"},{"role":"assistant","content":"ho"}]}"#,
+            r#"{"messages":[{"role":"user","content":"ha"},{"role":"assistant","content":"he"}]}"#,
+        ];
+        std::fs::write(&path, rows.join("\n")).unwrap();
+        let source = SourceConfig::path(path.display().to_string());
+        let open = |on_bad_row| {
+            let read = ReadContext::default();
+            RowTexts::open(&source, ChatMarkers::Gemma, on_bad_row, &read).unwrap()
+        };
+        let mut found = open(OnBadRow::Error);
+        assert!(found.next().unwrap().is_ok());
+        let fault = found.next().unwrap().unwrap_err();
+        assert!(fault.place.to_string().ends_with("a.jsonl:2"), "{fault:?}");
+        assert!(fault.what.contains("no system role"), "{fault:?}");
+        assert!(found.next().is_none(), "nothing comes behind it");
+        let mut found = open(OnBadRow::Skip);
+        let texts: Vec<String> = found.by_ref().map(Result::unwrap).collect();
+        assert!(texts.len() == 2 && texts[1].contains("ha"), "{texts:?}");
+        assert_eq!(found.examples().skipped().count, 1);
     }
 }

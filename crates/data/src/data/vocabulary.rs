@@ -201,18 +201,29 @@ fn sides(content: &Content) -> Vec<Vec<&Turns>> {
 
 /// An example as its model will read it. What the template refuses is refused again, with its place, when it is tokenized.
 pub(super) fn plain(example: &Example, template: Option<&Template>) -> String {
+    try_plain(example, template).unwrap_or_default()
+}
+
+/// The same where nothing else reads the example: empty without a template for its turns.
+///
+/// # Errors
+/// The template's own refusal.
+pub(super) fn try_plain(
+    example: &Example,
+    template: Option<&Template>,
+) -> Result<String, DataError> {
     let rendered = |messages: &[Message]| {
         let tools = example.tools.as_ref();
         let text = template.map(|t| t.render(messages, tools, GenerationPrompt::Without));
-        text.and_then(Result::ok).unwrap_or_default()
+        text.unwrap_or_else(|| Ok(String::new()))
     };
-    let joined = |turns: Vec<&Turns>| -> String {
+    let joined = |turns: Vec<&Turns>| -> Result<String, DataError> {
         let texts = turns.iter().map(|side| match side {
             Turns::Text(text) => Some(text.as_str()),
             Turns::Messages(_) => None,
         });
         if let Some(texts) = texts.collect::<Option<Vec<_>>>() {
-            return texts.concat();
+            return Ok(texts.concat());
         }
         let roles = ["user", "assistant"];
         let messages = turns.iter().zip(roles).flat_map(|(side, role)| match side {
@@ -222,17 +233,16 @@ pub(super) fn plain(example: &Example, template: Option<&Template>) -> String {
         rendered(&messages.collect::<Vec<_>>())
     };
     match &example.content {
-        Content::Text(text) => text.clone(),
+        Content::Text(text) => Ok(text.clone()),
         Content::Chat(messages) => rendered(messages),
         Content::Prompt {
             prompt,
             answer: Some(answer),
         } => joined(vec![prompt, &Turns::Text(answer.clone())]),
-        other => sides(other)
-            .into_iter()
-            .map(joined)
-            .collect::<Vec<_>>()
-            .join("\n"),
+        other => {
+            let texts = sides(other).into_iter().map(joined);
+            Ok(texts.collect::<Result<Vec<_>, _>>()?.join("\n"))
+        }
     }
 }
 

@@ -52,6 +52,13 @@ impl SpikeDetector {
         *self = SpikeDetector::default();
     }
 
+    /// The reference has moved: the losses before compare with another one, and the next ones jump by design. Norms stay what outliers are
+    /// measured against.
+    pub(super) fn reference_moved(&mut self) {
+        self.losses.clear();
+        self.clear_outliers();
+    }
+
     /// The outliers are over.
     pub(super) fn clear_outliers(&mut self) {
         (self.high, self.odd, self.since) = (0, 0, None);
@@ -192,6 +199,26 @@ mod tests {
             .collect();
         assert_eq!(seen, [44, 60], "five in a row, and half a window after it");
         assert_eq!(guard.since(), None);
+    }
+
+    /// The loss jumps where the reference moves, and stays; a gradient that jumps is seen.
+    #[test]
+    fn losses_behind_a_move_of_the_reference_are_not_held_against_those_before() {
+        let mut guard = SpikeDetector::default();
+        usual(&mut guard, 1..40);
+        guard.reference_moved();
+        let norm = guard.judge(&config(), (40, 40), Some(9.0), 50.0);
+        assert!(
+            matches!(&norm, StepVerdict::Outlier(found) if found.metric == "grad_norm"),
+            "{norm:?}"
+        );
+        for step in 41..60 {
+            let noise = (step * 7919 % 101) as f64 / 1010.0;
+            let seen = guard.judge(&config(), (step, step), Some(9.0 + noise), 1.0 + noise);
+            assert_eq!(seen, StepVerdict::Healthy, "{step}");
+        }
+        let high = guard.judge(&config(), (60, 60), Some(20.0), 1.0);
+        assert!(matches!(high, StepVerdict::Outlier(_)), "{high:?}");
     }
 
     #[test]

@@ -369,7 +369,11 @@ fn mix(model: &mut Model, policy: &Model, alpha: f64) -> candle_core::Result<()>
     policy.params().read_weights(|theirs| {
         model.params_mut().write_weights(|own| {
             for (own, theirs) in own.iter_mut().zip(theirs) {
-                *own += alpha * (theirs - *own);
+                // With α = 1 the sum may miss theirs by its rounding.
+                *own = match alpha == 1.0 {
+                    true => *theirs,
+                    false => *own + alpha * (theirs - *own),
+                };
             }
         })
     })?

@@ -239,6 +239,33 @@ impl TrainState {
         Ok(())
     }
 
+    /// A frozen reference becomes what was attached before the first step again: the start weights, in place.
+    ///
+    /// # Errors
+    /// [`EngineError::Machine`]: they cannot be read any more, and the reference that was there is gone.
+    pub fn attach_start_weights(
+        &mut self,
+        spec: &RunSpec,
+        data: &Dataset,
+    ) -> Result<(), EngineError> {
+        let attached = self
+            .models
+            .restore_anchor(|model| -> Result<(), EngineError> {
+                model
+                    .params_mut()
+                    .write_weights(|weights| weights.fill(0.0))?;
+                start_weights(model, spec, data)
+            });
+        attached.map_err(|e| match e {
+            EngineError::Setup(why) => EngineError::Machine(format!(
+                "the reference model, which are the start weights, cannot be read again: {why}"
+            )),
+            other => other,
+        })?;
+        self.models.moved = false;
+        Ok(())
+    }
+
     /// Switches the policy to averaged weights, if the optimizer keeps any, or back to the trained ones.
     ///
     /// # Errors

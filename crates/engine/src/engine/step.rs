@@ -403,6 +403,7 @@ fn move_reference_if_due(cx: &mut RunContext<'_, '_>) -> Result<(), EngineError>
     let is_due = step.is_multiple_of(train.ref_model_sync_steps.max(1));
     if train.sync_ref_model && is_due && step > cx.spec.cold_start_steps() {
         cx.state.move_reference(train.ref_model_mixup_alpha)?;
+        cx.state.progress.guard.reference_moved();
     }
     Ok(())
 }

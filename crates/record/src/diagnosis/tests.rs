@@ -14,6 +14,7 @@ mod frequencies;
 mod gpu;
 mod loss_curve;
 mod memory_growth;
+mod moving_reference;
 mod noise_limited;
 mod overfitting;
 mod sparse;

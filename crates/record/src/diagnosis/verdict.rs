@@ -171,6 +171,10 @@ impl Verdict {
         // The same mean as that of the rule train_loss: a single batch would be another number on the same screen.
         let (start, now) = (human::number(loss.opening), human::number(loss.now));
         let mut text = format!("train loss {start} → {now}");
+        if let Some(step) = loss.since {
+            let step = human::grouped(step);
+            text.push_str(&format!(" since the reference moved after step {step}"));
+        }
         if let Some(val) = view.state.latest(metric::VAL_LOSS) {
             text.push_str(&format!(", val {}", human::number(val)));
         }

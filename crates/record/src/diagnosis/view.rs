@@ -62,6 +62,8 @@ pub struct Loss {
     /// The window whose lowest reading is highest.
     pub worst: Window,
     pub trend: Trend,
+    /// The step after which the reference moved last, where it does: all of this is of the steps since.
+    pub since: Option<u64>,
 }
 
 /// If the median of the first readings is further below the first one than this share, it is reported too.
@@ -91,7 +93,14 @@ impl Loss {
     /// what the rules compare with.
     pub fn began(&self) -> String {
         let number = human::number;
-        let mut text = format!("it began at {}", number(self.opening));
+        let mut text = match self.since {
+            Some(step) => format!(
+                "behind the reference's move after step {} it began at {}",
+                human::grouped(step),
+                number(self.opening)
+            ),
+            None => format!("it began at {}", number(self.opening)),
+        };
         if self.opening - self.start > REPORTED_DROP * self.opening.abs() {
             text.push_str(&format!(
                 " and was at {} within five steps",
@@ -122,13 +131,57 @@ impl Trend {
 #[derive(Debug)]
 pub struct View<'a> {
     pub state: &'a RunState,
+    /// Training losses since the reference moved last, where it does: those before compare with another one, and the loss jumps
+    /// at a move by design.
+    since_move: Option<Series>,
     loss: Option<Loss>,
 }
 
 impl<'a> View<'a> {
     pub fn of(state: &'a RunState) -> View<'a> {
-        let loss = state.series.get(metric::TRAIN_LOSS).and_then(read);
-        View { state, loss }
+        let mut view = View {
+            state,
+            since_move: None,
+            loss: None,
+        };
+        let since = view.last_move();
+        view.since_move = since.and_then(|step| view.losses_behind(step));
+        let loss = view.series(metric::TRAIN_LOSS).and_then(read);
+        view.loss = loss.map(|loss| Loss { since, ..loss });
+        view
+    }
+
+    /// The step after which the reference moved last; `None` where it has not, or stays.
+    pub fn last_move(&self) -> Option<u64> {
+        let train = &self.state.head.as_ref()?.spec["train"];
+        if train["sync_ref_model"] != true {
+            return None;
+        }
+        let every = train["ref_model_sync_steps"].as_u64()?.max(1);
+        let last = self.state.step / every * every;
+        (last > self.cold_start()).then_some(last)
+    }
+
+    /// The training losses of the steps behind `step`; a reading is a mean since the line before it.
+    fn losses_behind(&self, step: u64) -> Option<Series> {
+        let losses = self.state.series.get(metric::TRAIN_LOSS)?;
+        let head = self.state.head.as_ref();
+        let log_every = head.and_then(|head| head.spec["train"]["log_every"].as_u64());
+        let first = step + log_every.unwrap_or(1).max(1);
+        let mut behind = Series::new();
+        for point in losses.recent().filter(|point| point.step >= first) {
+            behind.push(point.step, point.value);
+        }
+        Some(behind)
+    }
+
+    /// The readings of a metric that are alike: all of them, but for a training loss whose reference moves.
+    fn series(&self, id: &str) -> Option<&Series> {
+        let alike = self
+            .since_move
+            .as_ref()
+            .filter(|_| id == metric::TRAIN_LOSS);
+        alike.or_else(|| self.state.series.get(id))
     }
 
     /// `None` before 20 finite readings, or 8 of a sparse log.
@@ -260,7 +313,7 @@ impl<'a> View<'a> {
 
     /// The newest readings, oldest first, finite or not.
     pub fn recent(&self, id: &str) -> Vec<Point> {
-        self.state.series.get(id).map_or(Vec::new(), newest)
+        self.series(id).map_or(Vec::new(), newest)
     }
 
     /// The median of the newest readings; `None` before 20 finite ones.
@@ -271,7 +324,7 @@ impl<'a> View<'a> {
 
     /// Standard deviation of a single reading around its trend; `None` before 20 finite ones, or 8 of a sparse log.
     pub fn scatter(&self, id: &str) -> Option<f64> {
-        let series = self.state.series.get(id)?;
+        let series = self.series(id)?;
         let values = finite(&newest(series));
         let enough = if is_sparse(series) {
             ENOUGH_MEANS
@@ -283,7 +336,7 @@ impl<'a> View<'a> {
 
     /// Means of the first, the middle and the last third of the steps.
     pub fn thirds(&self, id: &str) -> Option<[f64; 3]> {
-        let series = self.state.series.get(id)?;
+        let series = self.series(id)?;
         let (first, last) = series.steps()?;
         let thirds = series.columns(first as f64, last as f64 + 1.0, 3);
         let mean = |at: usize| (*thirds.get(at)?)?.mean();
@@ -331,7 +384,7 @@ impl<'a> View<'a> {
 
     /// The newest training loss up to `step`.
     pub fn loss_at(&self, step: u64) -> Option<f64> {
-        let series = self.state.series.get(metric::TRAIN_LOSS)?;
+        let series = self.series(metric::TRAIN_LOSS)?;
         let newest = series.recent().rev().find(|p| p.step <= step)?;
         Some(newest.value).filter(|x| x.is_finite())
     }
@@ -339,7 +392,7 @@ impl<'a> View<'a> {
     /// The training loss at `step`, from the `n` steps around it, or a quarter of what was logged: half of them after it, as far
     /// as available. If it changes within them beyond its noise, a line is fitted; otherwise it is their mean.
     pub fn loss_by_line(&self, step: u64, n: u64) -> Option<f64> {
-        let series = self.state.series.get(metric::TRAIN_LOSS)?;
+        let series = self.series(metric::TRAIN_LOSS)?;
         let (_, last) = series.steps()?;
         let n = n.min(series.len() / 4).max(1);
         let behind = last.saturating_sub(step).min(n / 2);
@@ -356,7 +409,7 @@ impl<'a> View<'a> {
 
     /// Mean training loss of the steps in `steps`.
     pub fn loss_over(&self, steps: Range<u64>) -> Option<f64> {
-        let series = self.state.series.get(metric::TRAIN_LOSS)?;
+        let series = self.series(metric::TRAIN_LOSS)?;
         let bucket = series.columns(steps.start as f64, steps.end as f64, 1);
         bucket.into_iter().next()??.mean()
     }
@@ -434,6 +487,7 @@ fn read(series: &Series) -> Option<Loss> {
         best: all().min_by(|a, b| a.mean.total_cmp(&b.mean))?,
         worst: all().max_by(|a, b| a.min.total_cmp(&b.min))?,
         trend: trend(series, first, last, sigma)?,
+        since: None,
     })
 }
 

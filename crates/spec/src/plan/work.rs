@@ -136,8 +136,13 @@ pub fn checkpoint(request: &Request) -> CheckpointSize {
         None => (0, 0),
     };
     let moments = (request.update.saved_bytes() * trained as f64).round() as u64;
-    // Without a file it could not be had again.
-    let anchor = if request.saves_reference() { base } else { 0 };
+    // Without a file it could not be had again; it has no value head.
+    let has_head = request.lora.is_none() && request.arch.config().value_head;
+    let anchor = match (request.saves_reference(), has_head) {
+        (true, true) => base - 4 * request.arch.d_model(),
+        (true, false) => base,
+        (false, _) => 0,
+    };
     let tensors = base + adapters + moments + critic_saved_bytes(request) + anchor;
     CheckpointSize::of(tensors, shared, vocab_size)
 }

@@ -268,12 +268,17 @@ fn finish(
     Ok(saved)
 }
 
+/// Whether the reference has moved and a checkpoint does not say what it was: the first one of a branch whose parent's reference
+/// stayed, or one of before `train.sync_ref_model` was set.
+fn lacks_reference(folder: &Path, state: &TrainState) -> bool {
+    state.models.moved && state.models.moves && !folder.join(REFERENCE).exists()
+}
+
 /// A reference that has moved cannot be brought back without its file; the state is untouched yet.
 fn refuse_lost_reference(folder: &Path, state: &TrainState) -> Result<(), CheckpointError> {
-    let path = folder.join(REFERENCE);
-    match state.models.moved && state.models.moves && !path.exists() {
+    match lacks_reference(folder, state) {
         true => Err(CheckpointError::State {
-            path,
+            path: folder.join(REFERENCE),
             what: "is not there, and the reference model has moved since".into(),
         }),
         false => Ok(()),
@@ -490,7 +495,7 @@ impl Checkpoints {
     fn prune(&mut self, cx: &mut RunContext<'_, '_>, best: Option<u64>) {
         let keep = cx.spec.checkpoint.keep_last.max(2);
         let stable = self
-            .to_go_back_to(cx)
+            .to_go_back_to(cx, false)
             .into_iter()
             .find(|(_, stable)| *stable);
         // Specs are read only where something would go.
@@ -515,8 +520,8 @@ impl Checkpoints {
     }
 
     /// Checkpoints from before what is wrong at present, the ones to take first in front, and whether they are stable: the
-    /// steps after them were healthy.
-    pub fn to_go_back_to(&self, cx: &RunContext<'_, '_>) -> Vec<(u64, bool)> {
+    /// steps after them were healthy. `done`: the weights of the last step are what broke, and its checkpoint has them.
+    pub fn to_go_back_to(&self, cx: &RunContext<'_, '_>, done: bool) -> Vec<(u64, bool)> {
         let rescue = &cx.spec.rescue;
         if rescue.policy != RescuePolicy::Act {
             return Vec::new();
@@ -525,7 +530,8 @@ impl Checkpoints {
         let sick = progress
             .guard
             .since()
-            .map_or(progress.step + 1, |(step, _)| step);
+            .map_or(progress.step + 1, |(step, _)| step)
+            .min(progress.step + u64::from(!done));
         let steps = self.store.list().into_iter().map(|found| found.step);
         let judged = steps.filter(|step| *step < sick);
         let mut found: Vec<(u64, bool)> = judged
@@ -585,6 +591,9 @@ impl Checkpoints {
     }
 
     /// Takes up the checkpoint of exactly this step, and gives up the ones after it.
+    ///
+    /// # Errors
+    /// [`EngineError::Setup`] where it is not there, damaged or of another shape: the state is as it was. Otherwise the run cannot go on.
     pub fn roll_back(&mut self, cx: &mut RunContext<'_, '_>, step: u64) -> Result<(), EngineError> {
         let kept: Vec<u64> = self.store.list().iter().map(|f| f.step).collect();
         if !kept.contains(&step) {
@@ -600,13 +609,21 @@ impl Checkpoints {
             true => Loaded::Begins(step),
             false => Loaded::Other(step),
         };
-        load_for(cx.job, &folder, &mut cx.state, from).map_err(|e| match e {
+        // Then the reference is the one that was attached before the first step.
+        let attached = lacks_reference(&folder, &cx.state);
+        cx.state.models.moved &= !attached;
+        let loaded = load_for(cx.job, &folder, &mut cx.state, from);
+        cx.state.models.moved |= attached && loaded.is_err();
+        loaded.map_err(|e| match e {
             // A branch may have another optimizer than the checkpoint that it began with.
             CheckpointError::Tensors(why) => EngineError::Setup(format!(
                 "the checkpoint of step {step} does not fit this run: {why}"
             )),
             other => other.into(),
         })?;
+        if attached {
+            cx.state.attach_start_weights(cx.spec, &cx.data)?;
+        }
         adjust_loaded(cx.job, cx.port, &self.store, &mut cx.state, from)?;
         self.saved_at = Some(step);
         self.saved = Some(cx.state.progress.clone());

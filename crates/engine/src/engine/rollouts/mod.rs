@@ -302,7 +302,9 @@ impl Rollouts {
         Ok(true)
     }
 
-    /// Puts the advantages of all answers into the batches. Returns them, and what there is to read beside them.
+    /// Judges all answers and puts their advantages into the batches; moves the KL coefficient of `progress`, and drops the old policy's
+    /// column where the policy that answers is the one that learns. Returns the advantages, one an answer (a critic's as means), and
+    /// the readings beside them.
     fn put_advantages(
         &self,
         batches: &mut [Batch],

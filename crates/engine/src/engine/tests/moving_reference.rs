@@ -52,6 +52,23 @@ fn the_reference_goes_its_share_of_the_way_at_its_steps() {
     }
 }
 
+/// own + 1 · (theirs − own) is not theirs where the two are of different sizes.
+#[test]
+fn with_a_share_of_1_the_reference_is_the_policy_to_the_bit() {
+    let run = run_of(
+        "dpo",
+        "preference",
+        &["train.ref_model_mixup_alpha=1", "optimizer.adamw.lr=0.1"],
+    );
+    opened(&run, |cx, stepper, _| {
+        for _ in 0..2 {
+            stepper.one_step(cx).unwrap();
+        }
+        let (moved, policy) = (reference(cx), policy(cx));
+        assert!(moved == policy[..moved.len()]);
+    });
+}
+
 #[test]
 fn weights_that_do_not_train_stay_to_the_bit() {
     let run = run_of("dpo", "preference", &["train.freeze=[mlp]"]);
@@ -71,11 +88,18 @@ fn weights_that_do_not_train_stay_to_the_bit() {
 fn a_resume_takes_the_same_course_to_the_bit() {
     let cold = ["method.grpo.beta=0.1", "rollout.cold_start_steps=3"];
     type MakeRun<'a> = &'a dyn Fn(&[&str]) -> Run;
-    let runs: [MakeRun; 4] = [
+    let ppo = |critic| ["method=ppo", "method.ppo.beta=0.1", critic];
+    let (separate, shared) = (
+        ppo("method.ppo.critic=separate"),
+        ppo("method.ppo.critic=shared"),
+    );
+    let runs: [MakeRun; 6] = [
         &|words| run_of("dpo", "preference", words),
         &|words| run_of("kto", "judged", words),
         &|words| of_answers(&["method.grpo.beta=0.1"], words),
         &|words| of_answers(&cold, words),
+        &|words| of_answers(&separate, words),
+        &|words| of_answers(&shared, words),
     ];
     for (at, run_of) in runs.iter().enumerate() {
         let whole = run_of(&[]);
@@ -131,6 +155,28 @@ fn a_rollback_brings_the_reference_back() {
     );
 }
 
+/// The parent's reference stayed, so the branch's first checkpoint has none: going back to it ended the run.
+#[test]
+fn back_at_the_beginning_of_a_branch_the_reference_is_the_one_that_was_attached() {
+    let mut run = run_of("dpo", "preference", &["train.sync_ref_model=false"]);
+    run.job.stop_after = Some(4);
+    run.go();
+    assert!(!run.checkpoint(4).join("reference.safetensors").exists());
+    run.job.spec = run_of("dpo", "preference", &[]).job.spec.clone();
+    (run.job.stop_after, run.job.resume) = (None, true);
+    opened(&run, |cx, stepper, checkpoints| {
+        let begun = reference(cx);
+        assert!(begun != policy(cx)[..begun.len()]);
+        for _ in 0..2 {
+            stepper.one_step(cx).unwrap();
+        }
+        assert!(reference(cx) != begun);
+        checkpoints.roll_back(cx, 4).unwrap();
+        assert!(cx.step() == 4 && reference(cx) == begun);
+        assert!(!cx.state.models.moved);
+    });
+}
+
 #[test]
 fn what_cannot_move_is_refused_with_its_reason() {
     let refused = |preset: &str, words: &[&str]| {
@@ -147,7 +193,7 @@ fn what_cannot_move_is_refused_with_its_reason() {
         (
             "dpo-demo",
             &["adapter.lora.rank=4"][..],
-            "the reference is the base without it",
+            "what trains lies beside the base",
         ),
         (
             "dpo-demo",

@@ -163,6 +163,23 @@ fn answers_that_cannot_be_written_are_rescued_like_a_loss_that_is_non_finite() {
     assert_eq!(said.verdict, crate::diagnosis::Verdict::Diverged);
 }
 
+/// A logit broke at the weights that had just been saved: the rescue took them up again.
+#[test]
+fn weights_that_broke_are_not_gone_back_to() {
+    let run = Run::new(&["rescue.policy=act"]);
+    opened(&run, |cx, stepper, checkpoints| {
+        checkpoints.save(cx).unwrap();
+        stepper.one_step(cx).unwrap();
+        checkpoints.save(cx).unwrap();
+        let steps = |done: bool| -> Vec<u64> {
+            let found = checkpoints.to_go_back_to(cx, done);
+            found.into_iter().map(|(step, _)| step).collect()
+        };
+        assert_eq!(steps(false), [1, 0], "the step that was begun broke");
+        assert_eq!(steps(true), [0], "the last step broke");
+    });
+}
+
 #[test]
 fn off_and_warn_change_no_bit_and_warn_says_it_once() {
     let log = |policy: &str, at_most: usize| {

@@ -57,7 +57,7 @@ impl Trainer<'_, '_> {
             return Ok(false);
         }
         let undo = self.save_undo_state();
-        let Some((step, stable)) = self.restore_checkpoint()? else {
+        let Some((step, stable)) = self.restore_checkpoint(done)? else {
             self.discard_undo_state();
             return Ok(false);
         };
@@ -105,9 +105,9 @@ impl Trainer<'_, '_> {
         Ok(true)
     }
 
-    /// Takes up the first of the checkpoints that can be read; its step, and whether it is stable.
-    fn restore_checkpoint(&mut self) -> Result<Option<(u64, bool)>, EngineError> {
-        for (step, stable) in self.checkpoints.to_go_back_to(&self.cx) {
+    /// Takes up the first of the checkpoints that can be read; its step, and whether it is stable. `done`: as in [`Self::rescue`].
+    fn restore_checkpoint(&mut self, done: bool) -> Result<Option<(u64, bool)>, EngineError> {
+        for (step, stable) in self.checkpoints.to_go_back_to(&self.cx, done) {
             match self.checkpoints.roll_back(&mut self.cx, step) {
                 Ok(()) => return Ok(Some((step, stable))),
                 Err(EngineError::Setup(why)) => {

@@ -100,10 +100,11 @@ fn worse(view: &View<'_>, loss: &Loss) -> Option<Finding> {
     ))
 }
 
-/// A loss over pairs that is that of a coin, −log σ(0), with an accuracy on held-out pairs to match.
+/// A loss over pairs that is that of a coin, −log σ(0), with an accuracy on held-out pairs to match. A reference that moves brings
+/// both back to a coin's.
 fn at_chance(view: &View<'_>, loss: &Loss) -> Option<Finding> {
     let coin = std::f64::consts::LN_2;
-    if !view.compares_pairs() || (loss.now - coin).abs() > GAIN * coin {
+    if loss.since.is_some() || !view.compares_pairs() || (loss.now - coin).abs() > GAIN * coin {
         return None;
     }
     let measured: Vec<(f64, f64)> = view.evaluated_shares(metric::VAL_ACCURACIES);

@@ -34,7 +34,9 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     if lost(view) {
         return None;
     }
-    let found = |e: &&Evaluation| e.val_loss().is_finite();
+    // An evaluation behind a step comes behind the move that follows it, too: those before compare with another reference.
+    let moved = view.last_move().unwrap_or(0);
+    let found = |e: &&Evaluation| e.val_loss().is_finite() && e.step >= moved;
     let all: Vec<&Evaluation> = view.state.evaluations.iter().filter(found).collect();
     let last = *all.last()?;
     let train = beside(view, last.step)?;

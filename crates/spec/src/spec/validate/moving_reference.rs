@@ -13,7 +13,7 @@ pub(super) fn moving_reference(config: &RunConfig, judge: &mut IssueCollector) {
     let word = config.method.entry().id;
     let path = format!("method.{word}.reference");
     let reference = config.method.needs().reference;
-    // GRPO and RLOO have one where they charge a KL.
+    // GRPO, RLOO and PPO have one where they charge a KL.
     let fix = match config.method.on_policy() {
         Some(_) => format!("method.{word}.beta above 0, or remove {KEY}"),
         None => format!("remove {KEY}, or choose method=dpo or kto"),
@@ -33,7 +33,7 @@ pub(super) fn moving_reference(config: &RunConfig, judge: &mut IssueCollector) {
     judge.want(
         config.adapter.is_none() || reference.is_none(),
         &[KEY, "adapter"],
-        "with an adapter the reference is the base without it, which never changes",
+        "with an adapter the reference cannot move: what trains lies beside the base",
         format!("remove the adapter (train all weights), or {KEY}"),
     );
 }

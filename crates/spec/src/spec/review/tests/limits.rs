@@ -133,3 +133,58 @@ fn a_reference_that_moves_too_late_is_told_of() {
             .all(|f| !f.place.contains("sync"))
     );
 }
+
+#[test]
+fn where_a_cold_start_leaves_no_step_the_advice_is_fewer_of_it() {
+    let of = |cold: u64| {
+        let cold = format!("rollout.cold_start_steps={cold}");
+        let words = [
+            "train.sync_ref_model=true",
+            "method.grpo.beta=0.04",
+            "max_steps=200",
+            &cold,
+        ];
+        let found = said("grpo-sort", &words, KNOWN).into_iter();
+        found
+            .filter(|f| f.evidence.to_string().contains("reference model moves"))
+            .map(|f| (f.place.clone(), f.changes()))
+            .collect::<Vec<_>>()
+    };
+    let only = |found: Vec<(String, Vec<String>)>| match <[_; 1]>::try_from(found) {
+        Ok([found]) => found,
+        Err(found) => panic!("{found:?}"),
+    };
+    let (place, changes) = only(of(199));
+    assert!(
+        place == "rollout.cold_start_steps" && changes.is_empty(),
+        "{changes:?}"
+    );
+    // A share of the run that would come with its last step is cut to what is left behind the cold start.
+    for (cold, every) in [(150, 25), (195, 4), (198, 1)] {
+        let (place, changes) = only(of(cold));
+        assert_eq!(place, "train.ref_model_sync_steps");
+        assert_eq!(changes, [format!("train.ref_model_sync_steps={every}")]);
+    }
+}
+
+#[test]
+fn patience_that_a_move_uses_up_is_told_of() {
+    let of = |preset: &str, words: &[&str]| {
+        let moves = [
+            "train.sync_ref_model=true",
+            "max_steps=600",
+            "eval.every=50",
+        ];
+        let words: Vec<&str> = moves.iter().chain(words).copied().collect();
+        let found = said(preset, &words, KNOWN).into_iter();
+        let of_moves = |f: &Finding| f.evidence.to_string().contains("different references");
+        found.filter(of_moves).count()
+    };
+    assert_eq!(of("dpo-demo", &["eval.patience=3"]), 1);
+    assert_eq!(of("dpo-demo", &[]), 0);
+    let stays = ["eval.patience=3", "train.sync_ref_model=false"];
+    assert_eq!(of("dpo-demo", &stays), 0);
+    // Rewards of held-out prompts are relative to nothing.
+    let rewarded = ["eval.patience=3", "method.grpo.beta=0.04"];
+    assert_eq!(of("grpo-sort", &rewarded), 0);
+}
