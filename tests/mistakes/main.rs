@@ -446,8 +446,8 @@ fn an_unknown_name_is_reported_before_anything_is_fetched_or_compared() {
     fails(dir.path(), &["watch", "gone"], 2, &["gone does not exist"]);
     std::fs::write(dir.path().join("a.jsonl"), "{}").unwrap();
     let rows = ["tokenizer", "check", "gone", "a.jsonl"];
-    let way_out = "llmtui data convert a.jsonl --to text --out a.txt";
-    fails(dir.path(), &rows, 2, &[way_out]);
+    let way_out = ["a.jsonl:1 ", "set --format and --column"];
+    fails(dir.path(), &rows, 2, &way_out);
     let config = ["import", "gone.yml"];
     fails(dir.path(), &config, 2, &["gone.yml", "try: ", "Axolotl"]);
 }

@@ -10,7 +10,7 @@ use crate::base::finding::Status;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::data::tokenizer::check::{self, Fertility, Report};
-use crate::data::tokenizer::{Tokenizer, load};
+use crate::data::tokenizer::{ChatMarkers, Tokenizer, load};
 use crate::models::tokenizer_place;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -39,6 +39,8 @@ pub struct Args {
     /// Encode this file three times and report the speed
     #[arg(long, value_name = "FILE")]
     pub speed: Option<PathBuf>,
+    #[command(flatten)]
+    pub rows: texts::RowOptions,
     /// Print everything as JSON
     #[arg(long)]
     pub json: bool,
@@ -63,12 +65,14 @@ struct Looked {
 }
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let rows = args.rows.reading(ChatMarkers::default())?;
     let mut files = Vec::new();
     for path in texts::files(&args.files)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        files.push((name.into_owned(), texts::whole(&path)?));
+        files.push((name.into_owned(), texts::whole(&path, &rows)?));
     }
-    let timed = args.speed.as_deref().map(texts::whole).transpose()?;
+    let timed = args.speed.as_deref().map(|path| texts::whole(path, &rows));
+    let timed = timed.transpose()?;
     let look = |path: &Path| -> anyhow::Result<Looked> {
         let of_a_run = || model_ref::of_run(&path.to_string_lossy(), cx);
         let place = match path.exists() {

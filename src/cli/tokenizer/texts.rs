@@ -1,5 +1,6 @@
 //! Text files, read in chunks, and rows, read as a run reads them: files may be larger than memory.
 
+use super::super::data::pairs;
 use super::super::exit::Failure;
 use crate::base::files::open_plain;
 use crate::base::text::shown;
@@ -18,6 +19,39 @@ use std::sync::{Arc, Mutex, PoisonError};
 const PIECE_BYTES: usize = 64 << 10;
 /// A longer line is split between two characters, to bound memory.
 const MAX_LINE: u64 = 16 << 20;
+
+/// How rows are read, as the command line says it.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct RowOptions {
+    /// Row format; detected from the columns by default
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+    /// Map a column, as format's=yours, e.g. output=answer; may be repeated
+    #[arg(long = "column", value_name = "OURS=YOURS")]
+    pub columns: Vec<String>,
+    /// Skip and count rows that cannot be read; otherwise the first one is an error
+    #[arg(long)]
+    pub skip_bad_rows: bool,
+}
+
+impl RowOptions {
+    /// The same with the template that turns conversations into text.
+    ///
+    /// # Errors
+    /// An unknown format, or a column that is not `ours=yours`.
+    pub fn reading(&self, markers: ChatMarkers) -> Result<RowReading, Failure> {
+        let format = self.format.as_deref().map(FormatId::by_word).transpose();
+        Ok(RowReading {
+            format: format.map_err(|e| Failure::data(&e))?,
+            columns: pairs(&self.columns)?.into_iter().collect(),
+            markers,
+            on_bad_row: match self.skip_bad_rows {
+                true => OnBadRow::Skip,
+                false => OnBadRow::Error,
+            },
+        })
+    }
+}
 
 /// How files with rows are read: JSONL, JSON, CSV, TSV and parquet, and everything compressed.
 #[derive(Debug, Clone, Default)]
@@ -306,9 +340,9 @@ impl Iterator for Pieces {
 ///
 /// # Errors
 /// Unreadable, not UTF-8, a row that is none.
-pub fn whole(path: &Path) -> Result<String, Failure> {
+pub fn whole(path: &Path, rows: &RowReading) -> Result<String, Failure> {
     let files = vec![path.to_path_buf()];
-    let (pieces, fault) = Pieces::new(files, RowReading::default(), Box::new(|_| {}));
+    let (pieces, fault) = Pieces::new(files, rows.clone(), Box::new(|_| {}));
     let text: String = pieces.collect();
     let found = fault.lock().unwrap_or_else(PoisonError::into_inner).take();
     found.map_or(Ok(text), Err)
@@ -325,7 +359,7 @@ mod tests {
         let text = "line of text\n".repeat(20_000);
         std::fs::write(&a, &text).unwrap();
         std::fs::write(&b, b"one\ntwo \xff\n").unwrap();
-        assert_eq!(whole(&a).unwrap(), text);
+        assert_eq!(whole(&a, &RowReading::default()).unwrap(), text);
         let files = files(&[dir.path().to_path_buf()]).unwrap();
         let (pieces, fault) = Pieces::new(files, RowReading::default(), Box::new(|_| {}));
         assert_eq!(pieces.map(|p| p.len()).sum::<usize>(), text.len());
@@ -343,12 +377,12 @@ mod tests {
         let path = dir.path().join("a.txt");
         let text = format!("\na{}\nb\n", "\u{e4}".repeat(MAX_LINE as usize / 2 + 10));
         std::fs::write(&path, &text).unwrap();
-        assert!(whole(&path).unwrap() == text);
+        assert!(whole(&path, &RowReading::default()).unwrap() == text);
         // The lines before a fault are counted over pieces, and half a character at the end is one.
         let mut bytes = text.into_bytes();
         bytes.extend(b"\xc3");
         std::fs::write(&path, bytes).unwrap();
-        let what = whole(&path).unwrap_err().what;
+        let what = whole(&path, &RowReading::default()).unwrap_err().what;
         assert!(what.ends_with("is not UTF-8: line 4"), "{what}");
     }
 
@@ -361,12 +395,18 @@ mod tests {
             path
         };
         let pairs = b"{\"prompt\":\"1+1=\",\"completion\":\"2\"}\n{\"prompt\":\"2+2=\",\"completion\":\"4\"}\n";
-        assert_eq!(whole(&write("a.jsonl", pairs)).unwrap(), "1+1=2\n2+2=4\n");
+        assert_eq!(
+            whole(&write("a.jsonl", pairs), &RowReading::default()).unwrap(),
+            "1+1=2\n2+2=4\n"
+        );
         let csv = write("b.csv", b"text\none\ntwo\n");
-        assert_eq!(whole(&csv).unwrap(), "one\ntwo\n");
+        assert_eq!(whole(&csv, &RowReading::default()).unwrap(), "one\ntwo\n");
         let packed = zstd::encode_all(&b"some text\nand more"[..], 1).unwrap();
         let packed = write("c.txt.zst", &packed);
-        assert_eq!(whole(&packed).unwrap(), "some text\nand more");
+        assert_eq!(
+            whole(&packed, &RowReading::default()).unwrap(),
+            "some text\nand more"
+        );
         // Conversations bring their marks.
         let chat =
             br#"{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"ho"}]}"#;
@@ -388,7 +428,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.jsonl");
         std::fs::write(&path, "{\"text\":\"a\"}\n{\"text\":7}\n{\"text\":\"b\"}\n").unwrap();
-        let fault = whole(&path).unwrap_err();
+        let fault = whole(&path, &RowReading::default()).unwrap_err();
         assert!(fault.what.contains("a.jsonl:2"), "{}", fault.what);
         let rows = RowReading {
             on_bad_row: OnBadRow::Skip,

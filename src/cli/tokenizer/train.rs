@@ -1,17 +1,14 @@
 //! `llmtui tokenizer train`: trains a vocabulary on texts or rows and writes it as a folder other programs can load.
 
 use super::super::Context;
-use super::super::data::pairs;
 use super::super::exit::{Exit, Failure};
-use super::texts::RowReading;
+use super::texts::{RowOptions, RowReading};
 use super::{texts, user_error};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::files::write_atomic;
 use crate::base::human;
 use crate::base::place::try_make;
 use crate::base::text::{one_line, shown};
-use crate::data::OnBadRow;
-use crate::data::formats::FormatId;
 use crate::data::tokenizer::{CONFIG, ChatMarkers, Tokenizer, TokenizerConfig};
 use crate::pipeline::TrainTokenizer;
 use std::io::{IsTerminal, Write};
@@ -56,15 +53,8 @@ pub struct Args {
     /// Add a chat template's markers as special tokens; conversations become text by it (chatml by default)
     #[arg(long, value_name = "TEMPLATE", value_parser = ChatMarkers::WORDS.map(|(word, _)| word))]
     pub chat_markers: Option<String>,
-    /// Row format; detected from the columns by default
-    #[arg(long, value_name = "FORMAT")]
-    pub format: Option<String>,
-    /// Map a column, as format's=yours, e.g. output=answer; may be repeated
-    #[arg(long = "column", value_name = "OURS=YOURS")]
-    pub columns: Vec<String>,
-    /// Skip and count rows that cannot be read; otherwise the first one is an error
-    #[arg(long)]
-    pub skip_bad_rows: bool,
+    #[command(flatten)]
+    pub rows: RowOptions,
     /// Output folder
     #[arg(long, value_name = "DIR", default_value = "tokenizer")]
     pub out: PathBuf,
@@ -134,19 +124,10 @@ pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
 
 /// How rows are read.
 fn rows(args: &Args) -> Result<RowReading, Failure> {
-    let word = args.format.as_deref();
-    let format = word.map(FormatId::by_word).transpose();
     let mut markers = ChatMarkers::WORDS.into_iter();
     let markers = markers.find(|(word, _)| args.chat_markers.as_deref() == Some(word));
-    Ok(RowReading {
-        format: format.map_err(|e| Failure::data(&e))?,
-        columns: pairs(&args.columns)?.into_iter().collect(),
-        markers: markers.map_or(ChatMarkers::Auto, |(_, markers)| markers),
-        on_bad_row: match args.skip_bad_rows {
-            true => OnBadRow::Skip,
-            false => OnBadRow::Error,
-        },
-    })
+    args.rows
+        .reading(markers.map_or(ChatMarkers::Auto, |(_, markers)| markers))
 }
 
 /// The same values as in a spec.
@@ -250,9 +231,7 @@ impl Planned {
             split: None,
             specials: Vec::new(),
             chat_markers: asked.chat_markers.clone(),
-            format: None,
-            columns: Vec::new(),
-            skip_bad_rows: false,
+            rows: RowOptions::default(),
             out: PathBuf::new(),
             force: true,
         };
@@ -366,9 +345,7 @@ mod tests {
             split: None,
             specials: vec!["<x>".into()],
             chat_markers: Some("chatml".into()),
-            format: None,
-            columns: Vec::new(),
-            skip_bad_rows: false,
+            rows: RowOptions::default(),
             out: "x".into(),
             force: false,
         }

@@ -9,6 +9,11 @@ use ratatui::backend::TestBackend;
 use serde_json::json;
 
 fn track(name: &str, lr: f64, steps: u64) -> Track {
+    let spec = json!({"name": name, "optimizer": {"adamw": {"lr": lr}}});
+    track_with(spec, name, lr, steps)
+}
+
+fn track_with(spec: serde_json::Value, name: &str, lr: f64, steps: u64) -> Track {
     let mut events = vec![
         Event::Hello {
             run: name.into(),
@@ -19,7 +24,7 @@ fn track(name: &str, lr: f64, steps: u64) -> Track {
         Event::Started {
             name: name.into(),
             method: "pretrain".into(),
-            spec: json!({"name": name, "optimizer": {"adamw": {"lr": lr}}}),
+            spec,
             n_params: 1_000,
             vocab_size: 65,
             max_steps: steps,
@@ -186,11 +191,8 @@ fn losses_of_different_methods_are_drawn_with_a_word() {
     let text = shown(vec![of("sft"), of("sft")]);
     assert!(!text.contains("not comparable"), "{text}");
     let cut = |size: u64| {
-        let mut track = of("pretrain");
-        let head = track.state.head.as_mut().unwrap();
-        head.spec["data"] = json!({"tokenizer": {"bpe": {"vocab_size": size}}});
-        track.contents = Contents::said(&head.spec);
-        track
+        let spec = json!({"data": {"tokenizer": {"bpe": {"vocab_size": size}}}});
+        track_with(spec, "pretrain", 0.01, 20)
     };
     let text = shown(vec![cut(500), cut(50_000)]);
     assert!(text.contains("not comparable: different tokenizers"), "{text}");
