@@ -136,50 +136,6 @@ fn a_loss_that_is_non_finite_is_rescued_and_the_batches_are_not_seen_again() {
     assert_eq!((first, state.rescues), (found[0].1 - 1, found.len() as u64));
 }
 
-/// Each update makes the weights a thousand times as large: finite, but soon not what is computed with them.
-#[test]
-fn answers_that_cannot_be_written_are_rescued_like_a_loss_that_is_non_finite() {
-    let go = |policy: &str| {
-        let growing = [
-            "optimizer.adamw.lr=10",
-            "optimizer.adamw.weight_decay=1",
-            "rollout.lr_scale=100",
-        ];
-        super::rollouts::run_of(&[&[policy], &growing[..]].concat()).go()
-    };
-    let events = go("rescue.policy=act");
-    let found = rescues(&events);
-    assert_eq!(found.len(), 3, "{found:?}");
-    let why = |e: &Event| matches!(e, Event::Rescued { why, .. } if why.contains("a logit of an answer was"));
-    assert!(events.iter().any(why), "{found:?}");
-    let (outcome, _, message) = finished(&events);
-    assert_eq!(outcome, Outcome::Failed, "{message}");
-    let events = go("rescue.policy=warn");
-    let (outcome, _, message) = finished(&events);
-    assert_eq!(outcome, Outcome::Failed, "{message}");
-    assert!(message.contains("a logit of an answer became"), "{message}");
-    let state = RunState::from_events(&in_envelopes(&events));
-    let said = crate::diagnosis::diagnose(&state);
-    assert_eq!(said.verdict, crate::diagnosis::Verdict::Diverged);
-}
-
-/// A logit broke at the weights that had just been saved: the rescue took them up again.
-#[test]
-fn weights_that_broke_are_not_gone_back_to() {
-    let run = Run::new(&["rescue.policy=act"]);
-    opened(&run, |cx, stepper, checkpoints| {
-        checkpoints.save(cx).unwrap();
-        stepper.one_step(cx).unwrap();
-        checkpoints.save(cx).unwrap();
-        let steps = |done: bool| -> Vec<u64> {
-            let found = checkpoints.to_go_back_to(cx, done);
-            found.into_iter().map(|(step, _)| step).collect()
-        };
-        assert_eq!(steps(false), [1, 0], "the step that was begun broke");
-        assert_eq!(steps(true), [0], "the last step broke");
-    });
-}
-
 #[test]
 fn off_and_warn_change_no_bit_and_warn_says_it_once() {
     let log = |policy: &str, at_most: usize| {
