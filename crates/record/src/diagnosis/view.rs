@@ -151,15 +151,30 @@ impl<'a> View<'a> {
         view
     }
 
-    /// The step after which the reference moved last; `None` where it has not, or stays.
-    pub fn last_move(&self) -> Option<u64> {
+    /// The steps between two moves of the reference; `None` where it stays.
+    fn moves_every(&self) -> Option<u64> {
         let train = &self.state.head.as_ref()?.spec["train"];
-        if train["sync_ref_model"] != true {
-            return None;
-        }
         let every = train["ref_model_sync_steps"].as_u64()?.max(1);
-        let last = self.state.step / every * every;
-        (last > self.cold_start()).then_some(last)
+        (train["sync_ref_model"] == true).then_some(every)
+    }
+
+    /// The step behind which this run's reference moves at the earliest.
+    fn still_until(&self) -> u64 {
+        self.cold_start().max(self.state.base_step)
+    }
+
+    /// The step after which the reference moved last, of those with a step behind it; `None` where it has not, or stays.
+    pub fn last_move(&self) -> Option<u64> {
+        let every = self.moves_every()?;
+        let last = self.state.step.saturating_sub(1) / every * every;
+        (last > self.still_until()).then_some(last)
+    }
+
+    /// The step after which it moves next; `None` where it stays.
+    pub fn next_move(&self) -> Option<u64> {
+        let every = self.moves_every()?;
+        let from = self.last_move().unwrap_or_else(|| self.still_until());
+        Some((from / every + 1).saturating_mul(every))
     }
 
     /// The training losses of the steps behind `step`; a reading is a mean since the line before it.

@@ -26,14 +26,8 @@ const NOT_OF_THE_TEXT: [&str; 6] = [
 ];
 /// Settings that apply to a validation set of its own too: which of its rows are read, what is made of them, and which of their tokens are
 /// scored.
-const OF_THE_VALIDATION_SET: [&str; 7] = [
-    "train_on",
-    "template",
-    "too_long",
-    "max_rows",
-    "format",
-    "columns",
-    "on_bad_row",
+const OF_THE_VALIDATION_SET: [&str; 6] = [
+    "train_on", "template", "too_long", "max_rows", "format", "columns",
 ];
 /// The tokenizer of a model folder.
 const IN_FOLDER: &str = "tokenizer.json";
@@ -155,7 +149,6 @@ impl DataContents {
         match (&self.recorded, &other.recorded) {
             (Some(a), Some(b)) if a == b => match (&self.held_out, &other.held_out) {
                 (Some(share), Some(of_other)) => share == of_other,
-                (None, None) => true,
                 _ => self.said["val_fraction"] == other.said["val_fraction"],
             },
             // The same settings, and other texts: the files were changed in between.
@@ -378,7 +371,8 @@ mod tests {
             ("max_rows", json!(50), true),
             ("format", json!("chat"), true),
             ("columns", json!({"text": "body"}), true),
-            ("on_bad_row", json!("skip"), true),
+            // With a bad row among them there was no reading.
+            ("on_bad_row", json!("skip"), false),
             ("packing", json!("padded"), false),
             ("val_fraction", json!(0.2), false),
         ] {
@@ -423,6 +417,7 @@ mod tests {
         assert_eq!(differ([&tenth; 2], [&older, &twin]), None);
         let data = Some(Difference::Data);
         assert_eq!(differ([&tenth, &fifth], [&new, &other]), data);
+        assert_eq!(differ([&tenth, &fifth], [&older, &other]), data);
         let fingerprint = json!({"data": "d", "val_fraction": "0.2", "tokenizer": "t"});
         let recorded = of(&fifth, fingerprint);
         assert_eq!(differ([&tenth, &fifth], [&new, &recorded]), data);

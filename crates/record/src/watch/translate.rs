@@ -53,6 +53,8 @@ pub struct Translator {
     group: Option<Group>,
     /// All that was sent of the newest step.
     sent: Option<Group>,
+    /// Milliseconds between the two newest steps.
+    apart: Option<u64>,
 }
 
 #[derive(Debug, Clone)]
@@ -72,9 +74,12 @@ impl Group {
         self.train.contains_key(id) || self.held_out.contains_key(id)
     }
 
-    /// With later readings of the same step.
-    fn extend(&mut self, later: Group) {
-        if self.train.is_empty() {
+    /// With later readings of the same step. Those that come long after it, measured by how far steps are `apart`, are of a run that
+    /// was resumed and did the step again.
+    fn extend(&mut self, later: Group, apart: Option<u64>) {
+        let between = later.train_t.0.saturating_sub(self.train_t.0);
+        let is_again = !later.train.is_empty() && apart.is_some_and(|apart| between > 2 * apart);
+        if self.train.is_empty() || is_again {
             self.train_t = later.train_t;
         }
         if !later.held_out.is_empty() {
@@ -112,6 +117,7 @@ impl Translator {
             events: Vec::new(),
             group: None,
             sent: None,
+            apart: None,
         }
     }
 
@@ -279,7 +285,7 @@ impl Translator {
             held_out,
         };
         match &mut self.group {
-            Some(group) => group.extend(read),
+            Some(group) => group.extend(read, self.apart),
             group => *group = Some(read),
         }
     }
@@ -380,7 +386,7 @@ impl Translator {
         let group = self.group.take();
         self.drop_after(step.checked_sub(1));
         if let Some(group) = group {
-            sent.extend(group);
+            sent.extend(group, self.apart);
         }
         let ids = sent.train.keys().chain(sent.held_out.keys());
         for id in ids {
@@ -455,17 +461,23 @@ impl Translator {
         };
         // An evaluation behind the end does not make the run go on.
         if !(self.is_over() && group.train.is_empty() && group.step == self.step) {
-            self.open();
+            self.open_at(group.train_t.min(group.held_out_t));
         }
         let mut sent = match self.sent.take() {
             Some(sent) if sent.step == group.step => sent,
-            _ => Group {
-                train: Values::new(),
-                held_out: Values::new(),
-                ..group
-            },
+            before => {
+                let before = before.filter(|it| it.step < group.step && !it.train.is_empty());
+                if let Some(before) = before.filter(|_| !group.train.is_empty()) {
+                    self.apart = Some(group.train_t.0.saturating_sub(before.train_t.0));
+                }
+                Group {
+                    train: Values::new(),
+                    held_out: Values::new(),
+                    ..group
+                }
+            }
         };
-        sent.extend(group.clone());
+        sent.extend(group.clone(), self.apart);
         let (train_t, held_out_t) = (sent.train_t, sent.held_out_t);
         self.sent = Some(sent);
         let (step, tokens) = (group.step, self.tokens);
@@ -496,11 +508,16 @@ impl Translator {
 
     /// Before the first reading, and where one follows an end.
     fn open(&mut self) {
+        self.open_at(self.last_t);
+    }
+
+    /// The same, for a reading of then.
+    fn open_at(&mut self, t: UnixMillis) {
         if self.started && !self.finished {
             return;
         }
         if self.finished {
-            self.resumed_t = Some(self.last_t);
+            self.resumed_t = Some(t);
         }
         (self.finished, self.begun) = (false, false);
         self.emit(Event::Hello {

@@ -245,6 +245,8 @@ fn finish(
         state
             .models
             .restore_anchor(|model| flat::read(&path, model, None))?;
+        // Perhaps it has: at worst the one that was attached is attached again.
+        state.models.moved |= state.models.moves;
     }
     // Of a branch the parent kept none: it begins with the one that was attached.
     state.models.anchored = is_kept || state.models.moves;

@@ -166,13 +166,19 @@ fn back_at_the_beginning_of_a_branch_the_reference_is_the_one_that_was_attached(
     assert!(!run.checkpoint(4).join("reference.safetensors").exists());
     run.job.spec = run_of("dpo", "preference", &[]).job.spec.clone();
     (run.job.stop_after, run.job.resume) = (None, true);
+    let mut begun = Vec::new();
     opened(&run, |cx, stepper, checkpoints| {
-        let begun = reference(cx);
+        begun = reference(cx);
         assert!(begun != policy(cx)[..begun.len()]);
         for _ in 0..2 {
             stepper.one_step(cx).unwrap();
         }
         assert!(reference(cx) != begun);
+        checkpoints.save(cx).unwrap();
+    });
+    // A resume has the moved one from its checkpoint, and goes back as a run that was not interrupted does.
+    opened(&run, |cx, _, checkpoints| {
+        assert!(cx.step() == 6 && reference(cx) != begun);
         checkpoints.roll_back(cx, 4).unwrap();
         assert!(cx.step() == 4 && reference(cx) == begun);
         assert!(!cx.state.models.moved);

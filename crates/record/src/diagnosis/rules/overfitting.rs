@@ -34,9 +34,9 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     if lost(view) {
         return None;
     }
-    // An evaluation behind a step comes behind the move that follows it, too: those before compare with another reference.
-    let moved = view.last_move().unwrap_or(0);
-    let found = |e: &&Evaluation| e.val_loss().is_finite() && e.step >= moved;
+    // An evaluation behind a step comes behind the move that follows it, too: those before and behind compare with another reference.
+    let alike = view.last_move().unwrap_or(0)..view.next_move().unwrap_or(u64::MAX);
+    let found = |e: &&Evaluation| e.val_loss().is_finite() && alike.contains(&e.step);
     let all: Vec<&Evaluation> = view.state.evaluations.iter().filter(found).collect();
     let last = *all.last()?;
     let train = beside(view, last.step)?;

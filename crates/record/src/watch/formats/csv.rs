@@ -142,7 +142,11 @@ impl Table {
     fn shows_decimals(&self, row: &[String]) -> bool {
         let is_number = |name: &str| match self.mapping.role(name) {
             Role::Metric(id, _) => {
-                is_known(&id) || self.mapping.is_mapped(name) || id.to_lowercase().ends_with("loss")
+                // A list has commas only where cells are not separated by them, or are quoted.
+                self.separator != b','
+                    || is_known(&id)
+                    || self.mapping.is_mapped(name)
+                    || id.to_lowercase().ends_with("loss")
             }
             _ => false,
         };
