@@ -332,7 +332,8 @@ fn check_cached(sizes: Sizes) {
     for pieces in [&[1][..], &[3], &[9], &[2, 1, 9]] {
         let exact = pieces.iter().flat_map(|new| &out[(total - new) * width..]);
         let exact: Vec<f64> = exact.map(|&x| f64::from(x)).collect();
-        assert_close("cached", &cached.last(sizes, pieces), &exact, 1e-6);
+        // Both sides round in f32; without a fused multiply-add they are up to 1.1e-6 apart.
+        assert_close("cached", &cached.last(sizes, pieces), &exact, 3e-6);
     }
 }
 
