@@ -339,7 +339,7 @@ impl Iterator for Pieces {
 /// A whole text file, or the text of all rows.
 ///
 /// # Errors
-/// Unreadable, not UTF-8, a row that is none.
+/// The file cannot be read, is not UTF-8, or has a row that does not fit its format.
 pub fn whole(path: &Path, rows: &RowReading) -> Result<String, Failure> {
     let files = vec![path.to_path_buf()];
     let (pieces, fault) = Pieces::new(files, rows.clone(), Box::new(|_| {}));

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn answer(text: &str, right: &str) -> Answer {
+pub(super) fn answer(text: &str, right: &str) -> Answer {
     Answer {
         prompt: "p".into(),
         text: text.into(),
@@ -366,17 +366,7 @@ fn the_folder_of_a_reward_model_is_found_from_any_working_directory() {
 fn what_an_answer_lacks_is_counted_apart_from_what_is_wrong() {
     let rewards: Vec<WeightedReward> =
         serde_json::from_str(r#"["number", {"json": {}}, "exact"]"#).unwrap();
-    let answer = |text: &str| Answer {
-        prompt: "p".into(),
-        text: text.into(),
-        tokens: 1,
-        ended: true,
-        behind: None,
-        reference: Reference {
-            answer: Some("4".into()),
-            ..Reference::default()
-        },
-    };
+    let answer = |text: &str| answer(text, "4");
     let answers = ["it is 5", "four", "[1]", "no"].map(answer);
     let scores = Scorer::new(&rewards).score(&answers).unwrap();
     let unread = |scores: &[Scores]| scores.iter().map(Scores::n_unread).collect::<Vec<_>>();

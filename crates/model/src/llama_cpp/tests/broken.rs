@@ -1,7 +1,7 @@
 //! Files whose keys or tensors contradict the model, and malformed ones.
 
 use super::*;
-use crate::gguf::{Array, Gguf, NewTensor, TensorKind, Value};
+use crate::gguf::{Array, Gguf, NewTensor, TensorInfo, TensorKind, Value};
 
 #[test]
 fn gemmas_windows_and_bases_are_read_from_files_that_have_them() {
@@ -27,6 +27,15 @@ fn gemmas_windows_and_bases_are_read_from_files_that_have_them() {
     assert_eq!(read.sliding_window, None);
 }
 
+/// A tensor of a file, to be written again.
+pub(super) fn same_tensor(tensor: &TensorInfo) -> NewTensor {
+    NewTensor {
+        name: tensor.name.clone(),
+        dims: tensor.dims.clone(),
+        kind: tensor.kind,
+    }
+}
+
 /// A file with modified keys and tensors, whose extension is `changed`.
 pub(super) fn changed(
     path: &Path,
@@ -39,15 +48,7 @@ pub(super) fn changed(
         .iter()
         .map(|(k, v)| (k.to_string(), v.clone()))
         .collect();
-    let mut new_tensors: Vec<NewTensor> = head
-        .tensors
-        .iter()
-        .map(|t| NewTensor {
-            name: t.name.clone(),
-            dims: t.dims.clone(),
-            kind: t.kind,
-        })
-        .collect();
+    let mut new_tensors: Vec<NewTensor> = head.tensors.iter().map(same_tensor).collect();
     keys(&mut new_keys);
     tensors(&mut new_tensors);
     let mut bytes = Vec::new();

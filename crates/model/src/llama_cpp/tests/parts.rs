@@ -1,6 +1,6 @@
 //! Models in several files.
 
-use super::broken::changed;
+use super::broken::{changed, same_tensor};
 use super::*;
 use crate::gguf::{Gguf, NewTensor, TensorKind, Value};
 use std::fs::File;
@@ -23,14 +23,7 @@ fn split(path: &Path, shares: &[usize]) -> Vec<PathBuf> {
         ] {
             keys.push((key.into(), Value::Unsigned(n as u64)));
         }
-        let tensors: Vec<NewTensor> = mine
-            .iter()
-            .map(|t| NewTensor {
-                name: t.name.clone(),
-                dims: t.dims.clone(),
-                kind: t.kind,
-            })
-            .collect();
+        let tensors: Vec<NewTensor> = mine.iter().map(same_tensor).collect();
         let to = path.with_file_name(format!("big-{:05}-of-{:05}.gguf", no + 1, shares.len()));
         let mut out = File::create(&to).unwrap();
         crate::gguf::write(&mut out, &keys, &tensors, &mut |i, filled| {

@@ -1,21 +1,7 @@
 //! What models and data sets really write, and the number that it says.
 
 use super::*;
-use crate::rewards::Reference;
-
-fn answer(text: &str, right: &str) -> Answer {
-    Answer {
-        prompt: "p".into(),
-        text: text.into(),
-        tokens: 1,
-        ended: true,
-        behind: None,
-        reference: Reference {
-            answer: Some(right.into()),
-            ..Reference::default()
-        },
-    }
-}
+use crate::rewards::tests::answer;
 
 /// Answer, the row's, worth.
 #[rustfmt::skip]
