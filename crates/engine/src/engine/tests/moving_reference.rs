@@ -201,7 +201,7 @@ fn what_cannot_move_is_refused_with_its_reason() {
         (
             "dpo-demo",
             &["adapter.lora.rank=4"][..],
-            "what trains lies beside the base",
+            "the reference has only base weights",
         ),
         (
             "dpo-demo",

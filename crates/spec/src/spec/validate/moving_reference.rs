@@ -33,7 +33,7 @@ pub(super) fn moving_reference(config: &RunConfig, judge: &mut IssueCollector) {
     judge.want(
         config.adapter.is_none() || reference.is_none(),
         &[KEY, "adapter"],
-        "with an adapter the reference cannot move: what trains lies beside the base",
+        "an adapter is trained, but the reference has only base weights: it cannot follow",
         format!("remove the adapter (train all weights), or {KEY}"),
     );
 }
