@@ -270,11 +270,16 @@ mod tests {
 
     #[test]
     fn a_mix_of_llama_cpp_is_told_its_type() {
-        for (word, plain) in [("q4_k_m", "q4_k"), ("Q4_K_S", "q4_k"), ("q6-k-l", "q6_k")] {
+        for (word, plain) in [
+            ("q4_k_m", "q4_k"),
+            ("Q4_K_S", "q4_k"),
+            ("q6-k-l", "q6_k"),
+            ("q5_k_m", "q5_k"),
+        ] {
             let said = kind(word).unwrap_err();
             assert!(said.contains(&format!("--dtype {plain} ")), "{said}");
         }
-        let said = kind("q5_k_m").unwrap_err();
+        let said = kind("q3_k_m").unwrap_err();
         assert!(said.starts_with("the types are"), "{said}");
         assert!(kind("q4_k").is_ok());
     }

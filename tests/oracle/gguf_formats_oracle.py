@@ -8,10 +8,15 @@ from gguf.quants import dequantize, quantize
 
 rng = np.random.default_rng(7)
 KINDS = ["F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"]
+# Read alone; drawn after all others, so that those stay what they were.
+READ_ALONE = ["Q2_K", "Q3_K", "IQ4_NL", "IQ4_XS"]
 # Where the f16 scales of a block stand.
 SCALES = {"Q8_0": [0], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}
+SCALES |= {"Q2_K": [80, 82], "Q3_K": [108], "IQ4_NL": [0], "IQ4_XS": [0]}
 out = {"read": {}, "written": {}}
-for name in KINDS:
+
+
+def read(name):
     kind = gguf.GGMLQuantizationType[name]
     block, size = gguf.GGML_QUANT_SIZES[kind]
     if name in ("F16", "BF16"):
@@ -25,9 +30,15 @@ for name in KINDS:
         data = data.reshape(-1)
     values = dequantize(data.reshape(1, -1), kind).astype(np.float32).reshape(-1)
     out["read"][name] = {"bytes": data.tobytes().hex(), "values": values.view(np.uint32).tolist()}
+
+
+for name in KINDS:
+    read(name)
 for name in ["F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"]:
     kind = gguf.GGMLQuantizationType[name]
     values = rng.standard_normal(128).astype(np.float32)
     data = quantize(values.reshape(1, -1), kind).view(np.uint8).reshape(-1)
     out["written"][name] = {"values": values.view(np.uint32).tolist(), "bytes": data.tobytes().hex()}
+for name in READ_ALONE:
+    read(name)
 print(json.dumps(out))

@@ -110,8 +110,8 @@ fn of_panel(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::normal;
     use crate::quant::Kind;
+    use crate::quant::formats::tests::sample_rows;
 
     /// Parts of several formats, one of them with rows that do not fill a panel, cut at all boundaries.
     #[test]
@@ -130,11 +130,14 @@ mod tests {
             Kind::Q5K,
             Kind::Q6K,
             Kind::Bf16,
+            Kind::Iq4Nl,
+            Kind::Q2K,
+            Kind::Q3K,
+            Kind::Iq4Xs,
         ];
         for (at, kind) in kinds.into_iter().enumerate() {
             let rows = [16, 3, 35, 5][at % 4];
-            let mut bytes = vec![0; kind.row_bytes(cols).unwrap() * rows];
-            kind.encode(&normal(rows * cols, at as u32), &mut bytes);
+            let bytes = sample_rows(kind, rows, cols, at as u32);
             packed.push(kind, rows, &bytes).unwrap();
         }
         let mut row = vec![0.0; cols];

@@ -18,12 +18,11 @@ pub(super) trait Lanes {
 
     /// 64 bytes.
     unsafe fn bytes(from: *const u8) -> Self::Bytes;
-    /// The low four bits of each byte.
-    unsafe fn low(x: Self::Bytes) -> Self::Bytes;
-    /// The high four bits.
-    unsafe fn high(x: Self::Bytes) -> Self::Bytes;
-    /// Bits from `shift` on, as many as `mask` (1 or 3) has, moved up to bit 4.
-    unsafe fn upper(x: Self::Bytes, shift: i32, mask: u8) -> Self::Bytes;
+    /// Each byte shifted right by `shift` bits, or left by −`shift`, and masked. The mask has no bits that the shift would bring
+    /// in from another byte.
+    unsafe fn bits(x: Self::Bytes, shift: i32, mask: u8) -> Self::Bytes;
+    /// The entries of `table` that the bytes, 0 to 15, select.
+    unsafe fn look_up(x: Self::Bytes, table: &[u8; 16]) -> Self::Bytes;
     unsafe fn or(x: Self::Bytes, y: Self::Bytes) -> Self::Bytes;
     unsafe fn all(x: i32) -> Self::Ints;
     /// sum + Σ over four bytes of weight (unsigned) · x (signed); `x` is the same for all rows.

@@ -6,7 +6,7 @@
 //! from the sum instead. Columns come in groups of four: byte 4 r + i of a group is column i of row r.
 
 use super::activations::BLOCK;
-use super::formats::super_block;
+use super::formats::{iq4_nl, super_block};
 use super::lanes::{Lanes, ROWS};
 use std::marker::PhantomData;
 
@@ -27,10 +27,11 @@ pub(super) trait Layout {
 pub(super) trait Codes {
     /// Bytes of 16 rows × 32 columns.
     const BYTES: usize;
-    /// Codes of group `group` of the block at `at`.
+    /// What is multiplied for the codes of group `group` of the block at `at`: the codes, or the levels that they select.
     unsafe fn group<S: Lanes>(at: *const u8, group: usize) -> S::Bytes;
     /// Stores the code of (row, column) in a block that starts zeroed.
     fn put(block: &mut [u8], row: usize, column: usize, code: u8);
+    /// What is multiplied for the code of (row, column).
     fn get(block: &[u8], row: usize, column: usize) -> u8;
 }
 
@@ -45,8 +46,8 @@ pub(super) trait Scales {
     const MINIMUM: bool;
     /// Scales of part `part` of block `block`.
     unsafe fn scale<S: Lanes>(head: *const u8, block: usize, part: usize) -> S::Floats;
-    /// What is added.
-    unsafe fn minimum<S: Lanes>(head: *const u8, block: usize) -> S::Floats;
+    /// What is added in part `part` of block `block`.
+    unsafe fn minimum<S: Lanes>(head: *const u8, block: usize, part: usize) -> S::Floats;
     /// Copies the scales of `row` from a block in the file's format.
     fn put(head: &mut [u8], row: usize, scales: &RowScales);
 }
@@ -64,7 +65,7 @@ pub(super) struct RowScales {
     pub scale: u16,
     pub minimum: u16,
     pub parts: [u8; 16],
-    pub part_minima: [u8; 8],
+    pub part_minima: [u8; 16],
 }
 
 fn column_place(row: usize, column: usize) -> (usize, usize) {
@@ -101,10 +102,7 @@ impl Codes for Nibbles {
         // SAFETY: within the block.
         unsafe {
             let both = S::bytes(at.add(64 * (group / 2)));
-            match group % 2 {
-                0 => S::low(both),
-                _ => S::high(both),
-            }
+            S::bits(both, 4 * (group % 2) as i32, 15)
         }
     }
     fn put(block: &mut [u8], row: usize, column: usize, code: u8) {
@@ -117,6 +115,83 @@ impl Codes for Nibbles {
     }
 }
 
+/// Four codes of two bits per byte, the first groups low.
+pub(super) struct Twos;
+
+impl Codes for Twos {
+    const BYTES: usize = 8 * ROWS;
+    #[inline(always)]
+    unsafe fn group<S: Lanes>(at: *const u8, group: usize) -> S::Bytes {
+        // SAFETY: within the block.
+        unsafe {
+            let four = S::bytes(at.add(64 * (group / 4)));
+            S::bits(four, 2 * (group % 4) as i32, 3)
+        }
+    }
+    fn put(block: &mut [u8], row: usize, column: usize, code: u8) {
+        let (group, lane) = column_place(row, column);
+        block[64 * (group / 4) + lane] |= (code & 3) << (2 * (group % 4));
+    }
+    fn get(block: &[u8], row: usize, column: usize) -> u8 {
+        let (group, lane) = column_place(row, column);
+        block[64 * (group / 4) + lane] >> (2 * (group % 4)) & 3
+    }
+}
+
+/// The low two bits as [`Twos`], then the third: bit g of a byte is that of group g.
+pub(super) struct Threes;
+
+impl Codes for Threes {
+    const BYTES: usize = Twos::BYTES + 4 * ROWS;
+    #[inline(always)]
+    unsafe fn group<S: Lanes>(at: *const u8, group: usize) -> S::Bytes {
+        // SAFETY: within the block.
+        unsafe {
+            let third = S::bits(S::bytes(at.add(Twos::BYTES)), group as i32 - 2, 4);
+            S::or(Twos::group::<S>(at, group), third)
+        }
+    }
+    fn put(block: &mut [u8], row: usize, column: usize, code: u8) {
+        let (group, lane) = column_place(row, column);
+        Twos::put(block, row, column, code);
+        block[Twos::BYTES + lane] |= (code >> 2 & 1) << group;
+    }
+    fn get(block: &[u8], row: usize, column: usize) -> u8 {
+        let (group, lane) = column_place(row, column);
+        let third = block[Twos::BYTES + lane] >> group & 1;
+        Twos::get(block, row, column) | third << 2
+    }
+}
+
+/// [`Nibbles`] that select levels, which are stored with an offset of 128.
+pub(super) struct Levels;
+
+/// The levels, as unsigned bytes.
+const LEVELS: [u8; 16] = {
+    let mut levels = [0; 16];
+    let mut i = 0;
+    while i < 16 {
+        levels[i] = iq4_nl::LEVELS[i].cast_unsigned() ^ 0x80;
+        i += 1;
+    }
+    levels
+};
+
+impl Codes for Levels {
+    const BYTES: usize = Nibbles::BYTES;
+    #[inline(always)]
+    unsafe fn group<S: Lanes>(at: *const u8, group: usize) -> S::Bytes {
+        // SAFETY: within the block.
+        unsafe { S::look_up(Nibbles::group::<S>(at, group), &LEVELS) }
+    }
+    fn put(block: &mut [u8], row: usize, column: usize, code: u8) {
+        Nibbles::put(block, row, column, code);
+    }
+    fn get(block: &[u8], row: usize, column: usize) -> u8 {
+        LEVELS[usize::from(Nibbles::get(block, row, column))]
+    }
+}
+
 /// The low four bits as [`Nibbles`], then the fifth: bit g of a byte is that of group g.
 pub(super) struct Fives;
 
@@ -126,7 +201,7 @@ impl Codes for Fives {
     unsafe fn group<S: Lanes>(at: *const u8, group: usize) -> S::Bytes {
         // SAFETY: within the block.
         unsafe {
-            let fifth = S::upper(S::bytes(at.add(Nibbles::BYTES)), group as i32, 1);
+            let fifth = S::bits(S::bytes(at.add(Nibbles::BYTES)), group as i32 - 4, 16);
             S::or(Nibbles::group::<S>(at, group), fifth)
         }
     }
@@ -152,7 +227,7 @@ impl Codes for Sixes {
         // SAFETY: within the block.
         unsafe {
             let four = S::bytes(at.add(Nibbles::BYTES + 64 * (group / 4)));
-            let high = S::upper(four, 2 * (group % 4) as i32, 3);
+            let high = S::bits(four, 2 * (group % 4) as i32 - 4, 48);
             S::or(Nibbles::group::<S>(at, group), high)
         }
     }
@@ -186,7 +261,7 @@ impl Scales for One {
         unsafe { S::halves(head) }
     }
     #[inline(always)]
-    unsafe fn minimum<S: Lanes>(_: *const u8, _: usize) -> S::Floats {
+    unsafe fn minimum<S: Lanes>(_: *const u8, _: usize, _: usize) -> S::Floats {
         // SAFETY: needs only the instructions, guaranteed by the caller.
         unsafe { S::splat(0.0) }
     }
@@ -209,7 +284,7 @@ impl Scales for Two {
         unsafe { S::halves(head) }
     }
     #[inline(always)]
-    unsafe fn minimum<S: Lanes>(head: *const u8, _: usize) -> S::Floats {
+    unsafe fn minimum<S: Lanes>(head: *const u8, _: usize, _: usize) -> S::Floats {
         // SAFETY: within the head.
         unsafe { S::halves(head.add(2 * ROWS)) }
     }
@@ -234,7 +309,7 @@ impl Scales for Eight {
         unsafe { S::mul(S::halves(head), S::unsigned(head.add((4 + block) * ROWS))) }
     }
     #[inline(always)]
-    unsafe fn minimum<S: Lanes>(head: *const u8, block: usize) -> S::Floats {
+    unsafe fn minimum<S: Lanes>(head: *const u8, block: usize, _: usize) -> S::Floats {
         let at = (4 + super_block::BLOCKS + block) * ROWS;
         // SAFETY: within the head.
         unsafe { S::mul(S::halves(head.add(2 * ROWS)), S::unsigned(head.add(at))) }
@@ -245,6 +320,62 @@ impl Scales for Eight {
         for block in 0..super_block::BLOCKS {
             head[(4 + block) * ROWS + row] = scales.parts[block];
             head[(4 + super_block::BLOCKS + block) * ROWS + row] = scales.part_minima[block];
+        }
+    }
+}
+
+/// Two levels: a global f16, and a signed byte per 32 columns.
+pub(super) struct EightSigned;
+
+impl Scales for EightSigned {
+    const BYTES: usize = (2 + 8) * ROWS;
+    const BLOCKS: usize = 8;
+    const PARTS: usize = 1;
+    const MINIMUM: bool = false;
+    #[inline(always)]
+    unsafe fn scale<S: Lanes>(head: *const u8, block: usize, _: usize) -> S::Floats {
+        // SAFETY: within the head.
+        unsafe { S::mul(S::halves(head), S::signed(head.add((2 + block) * ROWS))) }
+    }
+    #[inline(always)]
+    unsafe fn minimum<S: Lanes>(_: *const u8, _: usize, _: usize) -> S::Floats {
+        // SAFETY: needs only the instructions, guaranteed by the caller.
+        unsafe { S::splat(0.0) }
+    }
+    fn put(head: &mut [u8], row: usize, scales: &RowScales) {
+        put_word(head, 0, row, scales.scale);
+        for block in 0..8 {
+            head[(2 + block) * ROWS + row] = scales.parts[block];
+        }
+    }
+}
+
+/// Two levels: a global f16 scale and f16 minimum, and integers per sixteen columns. As in [`Eight`] the minimum is added.
+pub(super) struct SixteenMinima;
+
+impl Scales for SixteenMinima {
+    const BYTES: usize = (4 + 2 * 16) * ROWS;
+    const BLOCKS: usize = 8;
+    const PARTS: usize = 2;
+    const MINIMUM: bool = true;
+    #[inline(always)]
+    unsafe fn scale<S: Lanes>(head: *const u8, block: usize, part: usize) -> S::Floats {
+        let at = (4 + 2 * block + part) * ROWS;
+        // SAFETY: within the head.
+        unsafe { S::mul(S::halves(head), S::unsigned(head.add(at))) }
+    }
+    #[inline(always)]
+    unsafe fn minimum<S: Lanes>(head: *const u8, block: usize, part: usize) -> S::Floats {
+        let at = (4 + 16 + 2 * block + part) * ROWS;
+        // SAFETY: within the head.
+        unsafe { S::mul(S::halves(head.add(2 * ROWS)), S::unsigned(head.add(at))) }
+    }
+    fn put(head: &mut [u8], row: usize, scales: &RowScales) {
+        put_word(head, 0, row, scales.scale);
+        put_word(head, 2 * ROWS, row, scales.minimum ^ 0x8000);
+        for part in 0..16 {
+            head[(4 + part) * ROWS + row] = scales.parts[part];
+            head[(4 + 16 + part) * ROWS + row] = scales.part_minima[part];
         }
     }
 }
@@ -264,7 +395,7 @@ impl Scales for Sixteen {
         unsafe { S::mul(S::halves(head), S::signed(head.add(at))) }
     }
     #[inline(always)]
-    unsafe fn minimum<S: Lanes>(_: *const u8, _: usize) -> S::Floats {
+    unsafe fn minimum<S: Lanes>(_: *const u8, _: usize, _: usize) -> S::Floats {
         // SAFETY: needs only the instructions, guaranteed by the caller.
         unsafe { S::splat(0.0) }
     }
@@ -290,9 +421,13 @@ pub(super) type Q4_0 = Of<Nibbles, One, 8>;
 pub(super) type Q4_1 = Of<Nibbles, Two, 0>;
 pub(super) type Q5_0 = Of<Fives, One, 16>;
 pub(super) type Q5_1 = Of<Fives, Two, 0>;
+pub(super) type Q2K = Of<Twos, SixteenMinima, 0>;
+pub(super) type Q3K = Of<Threes, Sixteen, 4>;
 pub(super) type Q4K = Of<Nibbles, Eight, 0>;
 pub(super) type Q5K = Of<Fives, Eight, 0>;
 pub(super) type Q6K = Of<Sixes, Sixteen, 32>;
+pub(super) type Iq4Nl = Of<Levels, One, 128>;
+pub(super) type Iq4Xs = Of<Levels, EightSigned, 128>;
 
 /// Calls `$f::<the layout of $kind>($arguments)`; `$other` for plain floats.
 macro_rules! with_layout {
@@ -303,9 +438,13 @@ macro_rules! with_layout {
             $crate::quant::Kind::Q4_1 => $f::<$crate::quant::layout::Q4_1> $arguments,
             $crate::quant::Kind::Q5_0 => $f::<$crate::quant::layout::Q5_0> $arguments,
             $crate::quant::Kind::Q5_1 => $f::<$crate::quant::layout::Q5_1> $arguments,
+            $crate::quant::Kind::Q2K => $f::<$crate::quant::layout::Q2K> $arguments,
+            $crate::quant::Kind::Q3K => $f::<$crate::quant::layout::Q3K> $arguments,
             $crate::quant::Kind::Q4K => $f::<$crate::quant::layout::Q4K> $arguments,
             $crate::quant::Kind::Q5K => $f::<$crate::quant::layout::Q5K> $arguments,
             $crate::quant::Kind::Q6K => $f::<$crate::quant::layout::Q6K> $arguments,
+            $crate::quant::Kind::Iq4Nl => $f::<$crate::quant::layout::Iq4Nl> $arguments,
+            $crate::quant::Kind::Iq4Xs => $f::<$crate::quant::layout::Iq4Xs> $arguments,
             $crate::quant::Kind::F32
             | $crate::quant::Kind::F16
             | $crate::quant::Kind::Bf16 => $other,

@@ -1,7 +1,9 @@
 //! File blocks → panels, and one row of a panel back to f32.
 
 use super::activations::BLOCK;
-use super::formats::{Kind, VALUES, fives, nibbles, q4_k, q5_k, q6_k, super_block};
+use super::formats::{
+    Kind, VALUES, fives, iq4_xs, nibbles, q2_k, q3_k, q4_k, q5_k, q6_k, super_block,
+};
 use super::half::word;
 use super::isa::portable::Portable;
 use super::lanes::{Lanes, ROWS};
@@ -49,6 +51,33 @@ fn split(kind: Kind, block: &[u8], unit: &mut RowUnit) {
                 Kind::Q4K => q4_k::codes(block, codes),
                 _ => q5_k::codes(block, codes),
             }
+        }
+        Kind::Q2K => {
+            scales.scale = word(block, q2_k::SCALE);
+            scales.minimum = word(block, q2_k::MINIMUM);
+            for b in 0..scales.parts.len() {
+                (scales.parts[b], scales.part_minima[b]) = q2_k::scale_and_minimum(block, b);
+            }
+            q2_k::codes(&block[q2_k::CODES..q2_k::SCALE], codes);
+        }
+        Kind::Q3K => {
+            scales.scale = word(block, q3_k::SCALE);
+            for (b, part) in scales.parts.iter_mut().enumerate() {
+                *part = q3_k::scale(block, b).cast_unsigned();
+            }
+            q3_k::codes(block, codes);
+        }
+        Kind::Iq4Nl => {
+            scales.scale = word(block, 0);
+            take(codes, &mut nibbles(&block[2..18]));
+        }
+        Kind::Iq4Xs => {
+            scales.scale = word(block, 0);
+            for (b, part) in scales.parts[..8].iter_mut().enumerate() {
+                *part = iq4_xs::scale(block, b).cast_unsigned();
+            }
+            let blocks = block[iq4_xs::CODES..].chunks_exact(iq4_xs::BLOCK_BYTES);
+            take(codes, &mut blocks.flat_map(nibbles));
         }
         Kind::Q6K => {
             scales.scale = word(block, q6_k::SCALE);
@@ -100,11 +129,12 @@ pub(super) fn row<L: Layout>(panel: &[u8], row: usize, to: &mut [f32]) {
         let codes = codes.chunks_exact(L::Codes::BYTES);
         for ((block, codes), to) in codes.enumerate().zip(blocks.by_ref()) {
             let part_len = BLOCK / L::Scales::PARTS;
-            // SAFETY: the portable ISA needs no special instructions, and the header is complete.
-            let minimum = unsafe { L::Scales::minimum::<Portable>(head.as_ptr(), block) }[row];
             for (part, to) in to.chunks_exact_mut(part_len).enumerate() {
+                let head = head.as_ptr();
+                // SAFETY: the portable ISA needs no special instructions, and the header is complete.
+                let minimum = unsafe { L::Scales::minimum::<Portable>(head, block, part) }[row];
                 // SAFETY: as above.
-                let scale = unsafe { L::Scales::scale::<Portable>(head.as_ptr(), block, part) };
+                let scale = unsafe { L::Scales::scale::<Portable>(head, block, part) };
                 for (i, x) in to.iter_mut().enumerate() {
                     let code = L::Codes::get(codes, row, part * part_len + i);
                     let code = i32::from(code) - L::OFFSET;

@@ -127,10 +127,16 @@ unsafe fn add_block<S: Lanes, L: Layout, const M: usize>(
             }
         }
         if L::Scales::MINIMUM {
-            let minimum = L::Scales::minimum::<S>(head, block);
-            for (m, sum) in sums.iter_mut().enumerate() {
-                let weighted = S::splat((*x.heads.add(m * x.blocks)).weighted);
-                *sum = S::add(*sum, S::mul(minimum, weighted));
+            for part in 0..parts {
+                let minimum = L::Scales::minimum::<S>(head, block, part);
+                for (m, sum) in sums.iter_mut().enumerate() {
+                    let head = *x.heads.add(m * x.blocks);
+                    let weighted = match parts {
+                        1 => head.weighted,
+                        _ => head.scale * head.sums[part] as f32,
+                    };
+                    *sum = S::add(*sum, S::mul(minimum, S::splat(weighted)));
+                }
             }
         }
     }
@@ -172,9 +178,13 @@ macro_rules! by_layout {
             $crate::quant::Kind::Q4_1 => by_layout!(@ $job, $f, Q4_1, $rows),
             $crate::quant::Kind::Q5_0 => by_layout!(@ $job, $f, Q5_0, $rows),
             $crate::quant::Kind::Q5_1 => by_layout!(@ $job, $f, Q5_1, $rows),
+            $crate::quant::Kind::Q2K => by_layout!(@ $job, $f, Q2K, $rows),
+            $crate::quant::Kind::Q3K => by_layout!(@ $job, $f, Q3K, $rows),
             $crate::quant::Kind::Q4K => by_layout!(@ $job, $f, Q4K, $rows),
             $crate::quant::Kind::Q5K => by_layout!(@ $job, $f, Q5K, $rows),
             $crate::quant::Kind::Q6K => by_layout!(@ $job, $f, Q6K, $rows),
+            $crate::quant::Kind::Iq4Nl => by_layout!(@ $job, $f, Iq4Nl, $rows),
+            $crate::quant::Kind::Iq4Xs => by_layout!(@ $job, $f, Iq4Xs, $rows),
             _ => {}
         }
     };

@@ -351,7 +351,7 @@ fn models_unsupported_by_llama_cpp_are_rejected() {
         assert!(refused(config).contains("no architecture"), "{config:?}");
     }
     let model = random(&llama());
-    let error = write(&model, Kind::Q5K, "", &[], &mut Vec::new()).unwrap_err();
+    let error = write(&model, Kind::Q3K, "", &[], &mut Vec::new()).unwrap_err();
     assert!(error.to_string().contains("supported for reading only"));
     let (_dir, path, _) = saved(&model, Kind::Q8_0);
     let stored = GgufModel::open(&path).unwrap().quantized().unwrap();

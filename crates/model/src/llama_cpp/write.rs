@@ -127,9 +127,13 @@ fn file_type(kind: Kind) -> u64 {
         Kind::Q8_0 => 7,
         Kind::Q5_0 => 8,
         Kind::Q5_1 => 9,
+        Kind::Q2K => 10,
+        Kind::Q3K => 12,
         Kind::Q4K => 14,
         Kind::Q5K => 16,
         Kind::Q6K => 18,
+        Kind::Iq4Nl => 25,
+        Kind::Iq4Xs => 30,
         Kind::Bf16 => 32,
     }
 }
@@ -216,15 +220,16 @@ fn notes(instead: Instead) -> Vec<String> {
     instead.into_iter().map(line).collect()
 }
 
-/// The format of one matrix. The head of a four-bit model gets six or eight bits, as in llama.cpp; rows that are not a
+/// The format of one matrix. The head of a model in four bits or Q5_K gets six or eight, as in llama.cpp; rows that are not a
 /// whole number of blocks get the next format whose blocks fit.
 fn fitting(kind: Kind, is_head: bool, cols: usize, tensor: &str, instead: &mut Instead) -> Kind {
     let wanted = match kind {
-        Kind::Q4_0 | Kind::Q4_1 | Kind::Q4K if is_head => Kind::Q6K,
+        Kind::Q4_0 | Kind::Q4_1 | Kind::Q4K | Kind::Q5K if is_head => Kind::Q6K,
         other => other,
     };
     let next = |kind| match kind {
         Kind::Q4K => Kind::Q5_0,
+        Kind::Q5K => Kind::Q5_1,
         Kind::Q6K => Kind::Q8_0,
         _ => Kind::F16,
     };

@@ -16,7 +16,7 @@ pub(super) const FORMAT: Format = Format {
     word: "gguf",
     summary: "one file that llama.cpp opens, quantized if asked, with tokenizer and chat template inside; in a folder, a model card beside it",
     dtypes: &[
-        "f16", "f32", "bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q5_0", "q5_1", "q6_k",
+        "f16", "f32", "bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q5_0", "q5_1", "q5_k", "q6_k",
     ],
     write,
 };

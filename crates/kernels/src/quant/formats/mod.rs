@@ -6,6 +6,10 @@
 mod bfloat16;
 mod float16;
 mod float32;
+pub(super) mod iq4_nl;
+pub(super) mod iq4_xs;
+pub(super) mod q2_k;
+pub(super) mod q3_k;
 mod q4_0;
 mod q4_1;
 pub(super) mod q4_k;
@@ -68,9 +72,13 @@ formats! {
     Q4_1: q4_1,
     Q5_0: q5_0,
     Q5_1: q5_1,
+    Q2K: q2_k,
+    Q3K: q3_k,
     Q4K: q4_k,
     Q5K: q5_k,
     Q6K: q6_k,
+    Iq4Nl: iq4_nl,
+    Iq4Xs: iq4_xs,
 }
 
 impl Kind {
@@ -239,4 +247,4 @@ fn best_scale(values: &[f32], half: i32) -> f32 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

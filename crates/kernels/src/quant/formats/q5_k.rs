@@ -11,7 +11,7 @@ pub const FORMAT: Format = Format {
     values: VALUES,
     bytes: 176,
     decode,
-    encode: None,
+    encode: Some(encode),
 };
 
 const FIFTH: usize = 4 + SCALES;
@@ -33,4 +33,19 @@ fn decode(block: &[u8], values: &mut [f32]) {
     let mut q = [0; VALUES];
     codes(block, &mut q);
     super_block::decode(&block[4..FIFTH], [d, e], &q, values);
+}
+
+fn encode(values: &[f32], block: &mut [u8]) {
+    let mut q = [0; VALUES];
+    super_block::encode(values, 31, &mut block[..FIFTH], &mut q);
+    let (head, low) = block.split_at_mut(LOW);
+    let fifth = &mut head[FIFTH..];
+    fifth.fill(0);
+    let pairs = q.chunks_exact(64).zip(low.as_chunks_mut::<32>().0);
+    for (pair, (codes, bytes)) in pairs.enumerate() {
+        for (i, byte) in bytes.iter_mut().enumerate() {
+            *byte = codes[i] & 15 | (codes[32 + i] & 15) << 4;
+            fifth[i] |= (codes[i] >> 4) << (2 * pair) | (codes[32 + i] >> 4) << (2 * pair + 1);
+        }
+    }
 }

@@ -31,25 +31,25 @@ impl Lanes for Avx2 {
         ]
     }
     #[inline(always)]
-    unsafe fn low(x: [__m256i; 2]) -> [__m256i; 2] {
-        let mask = _mm256_set1_epi8(15);
-        [_mm256_and_si256(x[0], mask), _mm256_and_si256(x[1], mask)]
-    }
-    #[inline(always)]
-    unsafe fn high(x: [__m256i; 2]) -> [__m256i; 2] {
-        Self::low([_mm256_srli_epi16::<4>(x[0]), _mm256_srli_epi16::<4>(x[1])])
-    }
-    #[inline(always)]
-    unsafe fn upper(x: [__m256i; 2], shift: i32, mask: u8) -> [__m256i; 2] {
-        let (shift, mask) = (
-            _mm_cvtsi32_si128(shift),
-            _mm256_set1_epi8(mask.cast_signed()),
-        );
+    unsafe fn bits(x: [__m256i; 2], shift: i32, mask: u8) -> [__m256i; 2] {
+        let by = _mm_cvtsi32_si128(shift.abs());
+        let mask = _mm256_set1_epi8(mask.cast_signed());
         let one = |x| {
-            let moved = _mm256_and_si256(_mm256_srl_epi16(x, shift), mask);
-            _mm256_slli_epi16::<4>(moved)
+            let moved = match shift {
+                0.. => _mm256_srl_epi16(x, by),
+                _ => _mm256_sll_epi16(x, by),
+            };
+            _mm256_and_si256(moved, mask)
         };
         [one(x[0]), one(x[1])]
+    }
+    #[inline(always)]
+    unsafe fn look_up(x: [__m256i; 2], table: &[u8; 16]) -> [__m256i; 2] {
+        let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+        [
+            _mm256_shuffle_epi8(table, x[0]),
+            _mm256_shuffle_epi8(table, x[1]),
+        ]
     }
     #[inline(always)]
     unsafe fn or(x: [__m256i; 2], y: [__m256i; 2]) -> [__m256i; 2] {

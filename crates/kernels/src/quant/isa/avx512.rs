@@ -26,18 +26,18 @@ impl Lanes for Avx512 {
         _mm512_loadu_si512(from.cast())
     }
     #[inline(always)]
-    unsafe fn low(x: __m512i) -> __m512i {
-        _mm512_and_si512(x, _mm512_set1_epi8(15))
+    unsafe fn bits(x: __m512i, shift: i32, mask: u8) -> __m512i {
+        let by = _mm_cvtsi32_si128(shift.abs());
+        let moved = match shift {
+            0.. => _mm512_srl_epi16(x, by),
+            _ => _mm512_sll_epi16(x, by),
+        };
+        _mm512_and_si512(moved, _mm512_set1_epi8(mask.cast_signed()))
     }
     #[inline(always)]
-    unsafe fn high(x: __m512i) -> __m512i {
-        _mm512_and_si512(_mm512_srli_epi16::<4>(x), _mm512_set1_epi8(15))
-    }
-    #[inline(always)]
-    unsafe fn upper(x: __m512i, shift: i32, mask: u8) -> __m512i {
-        let moved = _mm512_srl_epi16(x, _mm_cvtsi32_si128(shift));
-        let kept = _mm512_and_si512(moved, _mm512_set1_epi8(mask.cast_signed()));
-        _mm512_slli_epi16::<4>(kept)
+    unsafe fn look_up(x: __m512i, table: &[u8; 16]) -> __m512i {
+        let table = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));
+        _mm512_shuffle_epi8(table, x)
     }
     #[inline(always)]
     unsafe fn or(x: __m512i, y: __m512i) -> __m512i {
@@ -130,8 +130,8 @@ unsafe fn transposed_block<L: Layout>(unit: *const u8, block: usize) -> [__m512i
     let codes = unit.add(L::Scales::BYTES + block * L::Codes::BYTES);
     let each_part = GROUPS / L::Scales::PARTS;
     let mut words = [_mm512_setzero_si512(); BLOCK / 2];
-    let minimum = L::Scales::minimum::<Avx512>(unit, block);
     for part in 0..L::Scales::PARTS {
+        let minimum = L::Scales::minimum::<Avx512>(unit, block, part);
         let scale = L::Scales::scale::<Avx512>(unit, block, part);
         for group in part * each_part..(part + 1) * each_part {
             let codes = L::Codes::group::<Avx512>(codes, group);

@@ -20,16 +20,15 @@ impl Lanes for Portable {
         from.cast::<[u8; 4 * ROWS]>().read_unaligned()
     }
     #[inline(always)]
-    unsafe fn low(x: [u8; 4 * ROWS]) -> [u8; 4 * ROWS] {
-        x.map(|b| b & 15)
+    unsafe fn bits(x: [u8; 4 * ROWS], shift: i32, mask: u8) -> [u8; 4 * ROWS] {
+        match shift {
+            0.. => x.map(|b| b >> shift & mask),
+            _ => x.map(|b| b << -shift & mask),
+        }
     }
     #[inline(always)]
-    unsafe fn high(x: [u8; 4 * ROWS]) -> [u8; 4 * ROWS] {
-        x.map(|b| b >> 4)
-    }
-    #[inline(always)]
-    unsafe fn upper(x: [u8; 4 * ROWS], shift: i32, mask: u8) -> [u8; 4 * ROWS] {
-        x.map(|b| (b >> shift & mask) << 4)
+    unsafe fn look_up(x: [u8; 4 * ROWS], table: &[u8; 16]) -> [u8; 4 * ROWS] {
+        x.map(|b| table[usize::from(b & 15)])
     }
     #[inline(always)]
     unsafe fn or(x: [u8; 4 * ROWS], y: [u8; 4 * ROWS]) -> [u8; 4 * ROWS] {

@@ -3,8 +3,9 @@
 use super::*;
 use crate::check::normal;
 use crate::matmul::ComputeDtype;
+use crate::quant::formats::tests::sample_rows;
 
-const QUANTIZED: [Kind; 8] = [
+const QUANTIZED: [Kind; 12] = [
     Kind::Q8_0,
     Kind::Q4_0,
     Kind::Q4_1,
@@ -13,31 +14,17 @@ const QUANTIZED: [Kind; 8] = [
     Kind::Q4K,
     Kind::Q5K,
     Kind::Q6K,
+    Kind::Q2K,
+    Kind::Q3K,
+    Kind::Iq4Nl,
+    Kind::Iq4Xs,
 ];
-
-/// Bytes of `rows` rows: encoded if the format is writable, else random codes with plausible scales.
-fn bytes(kind: Kind, rows: usize, cols: usize, lane: u32) -> Vec<u8> {
-    let values = normal(rows * cols, lane);
-    let mut bytes = vec![0; rows * kind.row_bytes(cols).unwrap()];
-    if kind.encode(&values, &mut bytes) {
-        return bytes;
-    }
-    for (i, (byte, x)) in bytes.iter_mut().zip(values.iter().cycle()).enumerate() {
-        *byte = (x.to_bits() >> 9) as u8 ^ i as u8;
-    }
-    for block in bytes.chunks_exact_mut(kind.format().bytes) {
-        for at in [0, 2] {
-            crate::quant::half::put_f16(block, at, 0.003);
-        }
-    }
-    bytes
-}
 
 fn packed(kinds: &[(Kind, usize)], cols: usize) -> Packed {
     let mut packed = Packed::new(cols);
     for (i, (kind, rows)) in kinds.iter().enumerate() {
         packed
-            .push(*kind, *rows, &bytes(*kind, *rows, cols, i as u32))
+            .push(*kind, *rows, &sample_rows(*kind, *rows, cols, i as u32))
             .unwrap();
     }
     packed
@@ -60,7 +47,7 @@ fn pool() -> Compute {
 fn rows_of_panels_are_the_rows_of_the_file() {
     for kind in QUANTIZED {
         for (rows, cols) in [(16, 256), (5, 512), (37, 256)] {
-            let bytes = bytes(kind, rows, cols, 7);
+            let bytes = sample_rows(kind, rows, cols, 7);
             let mut packed = Packed::new(cols);
             packed.push(kind, rows, &bytes).unwrap();
             let mut expected = vec![0.0; rows * cols];
