@@ -6,7 +6,7 @@ use super::load::{merge_files, plain_name, typed};
 use super::merge::Merged;
 use super::presets::{self, SpecSources};
 use super::schema::{Kind, Node, root};
-use super::{RunSpec, home, implied, layer, validate, yaml};
+use super::{RunSpec, home, implied, layer, replaced, validate, yaml};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
@@ -117,7 +117,8 @@ impl Draft {
         &self.target
     }
 
-    /// Edits one value. `text` is what would follow `-s PATH=`.
+    /// Edits one value. `text` is what would follow `-s PATH=`. Earlier edits that say the same in another way go: a share of
+    /// the run for the warm-up takes the place of its steps.
     ///
     /// # Errors
     /// What is wrong with this value; the draft is unchanged.
@@ -128,8 +129,12 @@ impl Draft {
             .is_some_and(|node| matches!(node.kind, Kind::Registry(_)));
         let under = format!("{path}.");
         // Another member has other settings: those of the previous one would contradict the choice.
-        self.edits
-            .retain(|e| e.path != path && !(registry && e.path.starts_with(&under)));
+        let replaces = sets_something(path, text);
+        self.edits.retain(|e| {
+            let of_other_member = registry && e.path.starts_with(&under);
+            let is_replaced = replaces && replaced::replaces(path, &e.path);
+            e.path != path && !of_other_member && !is_replaced
+        });
         self.edits.push(Edit {
             path: path.to_string(),
             text: text.trim().to_string(),
@@ -365,6 +370,16 @@ impl Draft {
             .collect();
         top + &with_reasons(&text, &changes)
     }
+}
+
+/// Whether `-s PATH=TEXT` sets a value, instead of taking one back.
+fn sets_something(path: &str, text: &str) -> bool {
+    let word = format!("{path}={}", text.trim());
+    let layer = layer::from_words(&[word], &mut Vec::new());
+    layer
+        .settings
+        .iter()
+        .all(|setting| !setting.value.is_null())
 }
 
 fn because(path: &Path, source: &std::io::Error) -> String {
@@ -627,6 +642,30 @@ mod tests {
             Some("schedule.linear.warmup_steps")
         );
         assert!(draft.to_yaml(&[]).contains("schedule: linear"));
+    }
+
+    #[test]
+    fn the_newer_of_two_edits_that_say_the_same_in_different_ways_counts() {
+        const STEPS: &str = "schedule.cosine.warmup_steps";
+        const RATIO: &str = "train.warmup_ratio";
+        let edits = |edits: &[(&str, &str)]| {
+            let mut draft = draft();
+            for (path, text) in edits {
+                draft.set(path, text, "").unwrap();
+            }
+            assert!(draft.issues().is_empty(), "{:?}", draft.issues());
+            let paths: Vec<String> = draft.edited().map(String::from).collect();
+            paths
+        };
+        assert_eq!(edits(&[(STEPS, "50"), (RATIO, "0.1")]), [RATIO]);
+        assert_eq!(edits(&[(RATIO, "0.1"), (STEPS, "50")]), [STEPS]);
+        let (epochs, steps) = ("train.epochs", "train.max_steps");
+        assert_eq!(edits(&[(steps, "300"), (epochs, "2")]), [epochs]);
+        assert_eq!(
+            edits(&[(STEPS, "50"), (RATIO, "null")]),
+            [STEPS, RATIO],
+            "taking a value back replaces nothing"
+        );
     }
 
     #[test]

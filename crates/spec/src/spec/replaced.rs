@@ -27,6 +27,15 @@ pub fn set_over(words: &mut Map<String, Value>, key: &str, value: Value) {
     words.insert(key.into(), value);
 }
 
+/// Whether setting `path` replaces a value that an earlier word gave `other` (full paths).
+pub(super) fn replaces(path: &str, other: &str) -> bool {
+    let at: Vec<String> = other.split('.').map(String::from).collect();
+    let replaced = implied::replaced_by(path);
+    replaced
+        .iter()
+        .any(|gone| take(gone, &at, &mut Value::Null))
+}
+
 /// Whether one of `words` says the setting at `path`, or one below it.
 pub fn says(words: &Map<String, Value>, path: &str) -> bool {
     let whole: Vec<&str> = path.split('.').collect();
