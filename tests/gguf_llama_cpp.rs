@@ -199,7 +199,7 @@ const CONVERTED: [&str; 10] = [
 fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = FAMILIES.into_iter().map(family).collect();
     cases.extend(["mistral", "phi3"].map(without_window));
-    // llama.cpp rounds the other input of a matmul too: to f16 or bf16, or to eight bits in blocks of 32 (of 256 for Q4_K).
+    // llama.cpp rounds the other input of a matmul too: to f16 or bf16, or to eight bits in blocks of 32 (of 256 for Q4_K and Q5_K).
     // So do we, for eight bits; but a value between two codes is rounded either way depending on its last bit, and after a few
     // matmuls the two are as far from each other as either is from what it rounds.
     for (kind, limit) in [
@@ -208,6 +208,7 @@ fn cases() -> Vec<Case> {
         (Kind::Q8_0, 0.05),
         (Kind::Q4_0, 0.06),
         (Kind::Q4K, 0.1),
+        (Kind::Q5K, 0.08),
     ] {
         cases.extend(quantized(kind, limit));
     }
