@@ -65,6 +65,7 @@ mod run_spec;
 mod runs;
 mod sandbox_child;
 mod score;
+mod serve;
 mod spec_changes;
 mod stop;
 mod subject;
@@ -201,6 +202,7 @@ enum Verb {
     Quantize(quantize::Args),
     Merge(merge::Args),
     Score(score::Args),
+    Serve(serve::Args),
     Memorization(memorization::Args),
     Eval(eval::Args),
     Card(card::Args),
@@ -309,6 +311,7 @@ fn dispatch(verb: Verb, cx: &Context) -> anyhow::Result<Exit> {
         Verb::Quantize(args) => quantize::run(&args, cx),
         Verb::Merge(args) => merge::run(&args, cx),
         Verb::Score(args) => score::run(&args, cx),
+        Verb::Serve(args) => serve::run(args, cx),
         Verb::Memorization(args) => memorization::run(&args, cx),
         Verb::Eval(args) => eval::run(&args, cx),
         Verb::Card(args) => card::run(&args, cx),

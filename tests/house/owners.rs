@@ -8,6 +8,7 @@ pub const OWNERS: &[(&str, &[&str])] = &[
     ("crossterm", &["ui/"]),
     ("ratatui", &["ui/"]),
     ("tokio", &["ui/", "link/", "cli/"]),
+    ("axum", &["cli/serve/"]),
     ("serde_yaml", &["spec/yaml.rs"]),
     ("clap", &["cli/", "main.rs"]),
     ("anyhow", &["cli/", "ui/runtime", "main.rs"]),

@@ -34,6 +34,8 @@ pub struct Env {
     pub path: Vec<PathBuf>,
     /// `LLMTUI_NOTIFY`: a shell command that notifies a person of a run's end.
     pub notify: Option<String>,
+    /// `LLMTUI_API_KEY`: the key that requests to `llmtui serve` must have.
+    pub api_key: Option<String>,
     /// The Hugging Face hub's variables.
     pub hub: HubEnv,
     /// What is known about other machines.
@@ -150,6 +152,7 @@ impl Env {
             cuda_device_order: var("CUDA_DEVICE_ORDER"),
             path: var("PATH").map_or(Vec::new(), |path| std::env::split_paths(&path).collect()),
             notify: var("LLMTUI_NOTIFY"),
+            api_key: var("LLMTUI_API_KEY"),
             hub: HubEnv::read(&var, {
                 use etcetera::BaseStrategy;
                 etcetera::base_strategy::Xdg::new()

@@ -5,7 +5,7 @@ mod answer;
 mod flow;
 mod keyboard;
 mod line;
-mod session;
+pub(super) mod session;
 mod tools;
 
 use super::{

@@ -517,7 +517,7 @@ impl<'a, W: Write> ChatSession<'a, W> {
 }
 
 /// The error output of the dead process; its prefix is stripped, ours is added.
-fn gone(why: Option<&str>) -> Failure {
+pub fn gone(why: Option<&str>) -> Failure {
     let why = why.unwrap_or("the model's process ended");
     if let Some(failure) = crate::cli::allocation_failure::of_child(why) {
         return failure;

@@ -1,0 +1,188 @@
+//! Bodies of requests, right and wrong.
+
+use super::*;
+use serde_json::json;
+
+fn read_as(endpoint: Endpoint, body: &Value) -> Result<Asked, String> {
+    let defaults = Sampling {
+        seed: 0,
+        ..Sampling::default()
+    };
+    read(endpoint, body.to_string().as_bytes(), &defaults, false).map_err(|wrong| wrong.what)
+}
+
+/// A chat with further fields.
+fn chat(more: Value) -> Result<Asked, String> {
+    let mut body = json!({"messages": [{"role": "user", "content": "hi"}]});
+    for (key, value) in more.as_object().unwrap() {
+        body[key] = value.clone();
+    }
+    read_as(Endpoint::Chat, &body)
+}
+
+#[test]
+fn what_a_request_leaves_out_is_the_servers_default() {
+    let asked = chat(json!({})).unwrap();
+    let defaults = Sampling::default();
+    assert_eq!(
+        asked.prompts,
+        [Prompt::Turns(vec![Turn::new("user", "hi")])]
+    );
+    assert_eq!((asked.n, asked.stream, asked.logprobs), (1, false, false));
+    assert_eq!(asked.sampling.temperature, defaults.temperature);
+    assert_eq!(
+        asked.sampling.max_new_tokens, ANSWER,
+        "an answer may be long"
+    );
+    let text = read_as(Endpoint::Completions, &json!({"prompt": "once"})).unwrap();
+    assert_eq!(text.prompts, [Prompt::Text("once".into())]);
+    assert_eq!(text.sampling.max_new_tokens, defaults.max_new_tokens);
+    let limited = br#"{"messages": [{"role": "user", "content": "hi"}]}"#;
+    let limited = read(Endpoint::Chat, limited, &defaults, true).unwrap();
+    assert_eq!(limited.sampling.max_new_tokens, defaults.max_new_tokens);
+}
+
+#[test]
+fn sampling_settings_are_taken_by_their_names() {
+    let asked = chat(json!({
+        "model": "m", "temperature": 0, "top_p": 0.9, "top_k": 40, "min_p": 0.05, "repetition_penalty": 1.1,
+        "max_tokens": 7, "seed": 5, "stop": ["a", "b"], "n": 3, "stream": true,
+        "stream_options": {"include_usage": true}, "logprobs": true,
+        "user": "me", "frequency_penalty": 0.0, "response_format": {"type": "text"}, "logit_bias": null,
+    }))
+    .unwrap();
+    let expected = Sampling {
+        temperature: 0.0,
+        top_k: 40,
+        top_p: 0.9,
+        min_p: 0.05,
+        repetition_penalty: 1.1,
+        max_new_tokens: 7,
+        seed: 5,
+        stop: vec!["a".into(), "b".into()],
+        ..Sampling::default()
+    };
+    assert_eq!(asked.sampling, expected);
+    assert_eq!(
+        (asked.n, asked.stream, asked.usage_in_stream),
+        (3, true, true)
+    );
+    assert_eq!((asked.model.as_deref(), asked.logprobs), (Some("m"), true));
+    let newer = chat(json!({"max_tokens": 7, "max_completion_tokens": 9.0})).unwrap();
+    assert_eq!(newer.sampling.max_new_tokens, 9, "the newer name counts");
+}
+
+#[test]
+fn requests_without_a_seed_are_different_draws() {
+    let seed = || chat(json!({})).unwrap().sampling.seed;
+    assert_ne!(seed(), seed());
+}
+
+#[test]
+fn messages_are_turns_whatever_the_form_of_their_content() {
+    let tool = json!({"type": "function", "function": {"name": "f"}});
+    let call = json!({"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let asked = chat(json!({
+        "messages": [
+            {"role": "developer", "content": [{"type": "text", "text": "be "}, {"type": "text", "text": "brief"}]},
+            {"role": "assistant", "content": null, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "1", "content": "4"},
+        ],
+        "tools": [tool],
+    }))
+    .unwrap();
+    let [Prompt::WithTools { messages, tools }] = &asked.prompts[..] else {
+        panic!("{asked:?}");
+    };
+    assert_eq!(messages[0], Turn::new("system", "be brief"));
+    assert_eq!(messages[1].extra["tool_calls"], json!([call]));
+    assert_eq!(messages[2].extra["tool_call_id"], "1");
+    assert_eq!(tools[..], [tool.clone()]);
+    let none = chat(json!({"tools": [tool], "tool_choice": "none"})).unwrap();
+    assert!(matches!(none.prompts[0], Prompt::Turns(_)));
+}
+
+#[test]
+fn what_is_wrong_is_named_with_what_was_expected() {
+    for (more, part) in [
+        (
+            json!({"temperature": -1}),
+            "temperature: expected a number from 0 to 100, found -1",
+        ),
+        (
+            json!({"temperature": "hot"}),
+            "temperature: expected a number",
+        ),
+        (
+            json!({"top_p": 0}),
+            "top_p: expected a number from above 0 to 1",
+        ),
+        (
+            json!({"max_tokens": 0}),
+            "max_tokens: expected a whole number of at least 1",
+        ),
+        (
+            json!({"max_tokens": 1.5}),
+            "max_tokens: expected a whole number",
+        ),
+        (json!({"n": 0}), "n: expected a whole number from 1 to 128"),
+        (
+            json!({"stop": [""]}),
+            "stop: an empty text would end every answer",
+        ),
+        (
+            json!({"stop": [1]}),
+            "stop: expected a text or a list of texts, found 1",
+        ),
+        (json!({"stream": "yes"}), "stream: expected true or false"),
+        (
+            json!({"frequency_penalty": 0.5}),
+            "frequency_penalty: not supported; leave it out, or set it to 0",
+        ),
+        (
+            json!({"response_format": {"type": "json_object"}}),
+            "response_format: not supported",
+        ),
+        (json!({"top_logprobs": 5}), "top_logprobs: not supported"),
+        (json!({"logit_bias": {"5": 1}}), "logit_bias: not supported"),
+        (
+            json!({"tool_choice": "required"}),
+            "tool_choice: only `auto` and `none`",
+        ),
+        (
+            json!({"temprature": 1}),
+            "temprature: unknown; did you mean temperature?",
+        ),
+        (json!({"messages": []}), "messages: empty"),
+        (
+            json!({"messages": ["hi"]}),
+            "messages[0]: expected an object",
+        ),
+        (
+            json!({"messages": [{"content": "hi"}]}),
+            "messages[0].role: missing",
+        ),
+        (
+            json!({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}),
+            "parts of type image_url are not supported",
+        ),
+    ] {
+        let wrong = chat(more).unwrap_err();
+        assert!(wrong.contains(part), "{wrong}");
+    }
+    for (body, part) in [
+        (json!({}), "prompt: missing"),
+        (json!({"prompt": [1, 2]}), "token ids are not supported"),
+        (
+            json!({"prompt": "a", "logprobs": 5}),
+            "logprobs: only the chosen token's",
+        ),
+        (json!({"prompt": "a", "echo": true}), "echo: not supported"),
+        (json!([]), "must be a JSON object"),
+    ] {
+        let wrong = read_as(Endpoint::Completions, &body).unwrap_err();
+        assert!(wrong.contains(part), "{wrong}");
+    }
+    let broken = read(Endpoint::Chat, b"{", &Sampling::default(), false).unwrap_err();
+    assert!(broken.what.contains("not JSON"), "{broken:?}");
+}

@@ -1,0 +1,377 @@
+//! The server with a scripted engine, over real sockets.
+
+use super::*;
+use crate::base::clock::UnixMillis;
+use crate::base::sampling::Sampling;
+use crate::link::{Incoming, Link};
+use crate::wire::{Command, Envelope, Event, Num, Prompt, StopReason, VERSION};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::mpsc as std_mpsc;
+use tokio::sync::mpsc;
+
+/// A served model: its address, and the commands that its engine gets.
+struct Served {
+    at: SocketAddr,
+    commands: std_mpsc::Receiver<Command>,
+}
+
+/// Tokens of an answer that only ends when it is cancelled.
+const ENDLESS: &str = "endless";
+
+/// An engine that answers with its prompt's letters, reversed.
+fn engine(template: Option<&str>, adapters: &[&str]) -> (Link, std_mpsc::Receiver<Command>) {
+    let (send, incoming) = mpsc::channel(64);
+    let (commands, mut inbox) = mpsc::channel(4);
+    let link = Link::new(incoming, Some(commands));
+    let loaded = Event::Loaded {
+        architecture: "llama".into(),
+        n_params: 1,
+        vocab_size: 1,
+        context: 64,
+        template: template.map(String::from),
+        quantized: None,
+        seconds: 0.1,
+        notes: Vec::new(),
+        adapters: adapters.iter().map(|a| (*a).to_string()).collect(),
+        stop: Vec::new(),
+        trained_by: None,
+    };
+    let (seen, asked) = std_mpsc::channel();
+    std::thread::spawn(move || {
+        let say = |event| {
+            let envelope = Envelope {
+                v: VERSION,
+                seq: 1,
+                t: UnixMillis(0),
+                event,
+            };
+            let _ = send.blocking_send(Incoming::Event(Box::new(envelope)));
+        };
+        say(loaded);
+        while let Some(request) = inbox.blocking_recv() {
+            let _ = seen.send(request.command.clone());
+            match request.command {
+                Command::UseAdapter { name } => say(Event::AdapterUsed {
+                    command: request.id,
+                    name,
+                }),
+                Command::Generate { prompt, .. } => {
+                    let text = said(&prompt);
+                    if text == "refuse" {
+                        say(Event::Rejected {
+                            id: request.id,
+                            why: "it is too long".into(),
+                        });
+                        continue;
+                    }
+                    let token = |text: String| Event::Token {
+                        command: request.id,
+                        text,
+                        logprob: Num(-0.5),
+                        entropy: None,
+                        id: Some(7),
+                    };
+                    let mut reason = StopReason::Stop;
+                    if text == ENDLESS {
+                        reason = StopReason::Cancelled;
+                        while inbox.try_recv().is_err() {
+                            say(token("x".into()));
+                        }
+                        let _ = seen.send(Command::Cancel { target: request.id });
+                    }
+                    for letter in text.chars().rev() {
+                        say(token(letter.to_string()));
+                    }
+                    say(Event::Generated {
+                        command: request.id,
+                        n_tokens: text.len() as u64,
+                        prompt_tokens: 3,
+                        kept_tokens: 0,
+                        seconds: 0.5,
+                        prefill_seconds: 0.1,
+                        reason,
+                        message: String::new(),
+                    });
+                }
+                _ => {}
+            }
+        }
+    });
+    (link, asked)
+}
+
+fn said(prompt: &Prompt) -> String {
+    match prompt {
+        Prompt::Text(text) => text.clone(),
+        Prompt::Turns(messages) | Prompt::WithTools { messages, .. } => messages
+            .last()
+            .map(|turn| turn.content.clone())
+            .unwrap_or_default(),
+    }
+}
+
+fn served(template: Option<&str>, adapters: &[&str], key: Option<&str>) -> Served {
+    let (link, commands) = engine(template, adapters);
+    let server = routes::Server {
+        model: Arc::new(Model::start(link, "tiny".into()).unwrap()),
+        defaults: Sampling::default(),
+        limited: false,
+        access: Access::of(None, key).unwrap(),
+        clock: crate::base::clock::SystemClock::new(),
+    };
+    let (send, at) = std_mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            send.send(listener.local_addr().unwrap()).unwrap();
+            axum::serve(listener, routes::router(server)).await.unwrap();
+        });
+    });
+    Served {
+        at: at.recv().unwrap(),
+        commands,
+    }
+}
+
+impl Served {
+    fn begin(&self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.at).unwrap();
+        let length = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        stream
+    }
+
+    /// Status and body; chunks of a stream are put together.
+    fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
+        let mut reply = String::new();
+        self.begin(method, path, headers, body)
+            .read_to_string(&mut reply)
+            .unwrap();
+        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let body = match head.to_lowercase().contains("transfer-encoding: chunked") {
+            true => body.split("\r\n").skip(1).step_by(2).collect(),
+            false => body.to_string(),
+        };
+        (status, body)
+    }
+
+    fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        let (status, text) = self.ask("POST", path, JSON, &body.to_string());
+        (status, serde_json::from_str(&text).unwrap())
+    }
+
+    fn chat(&self, more: &Value) -> (u16, Value) {
+        self.post("/v1/chat/completions", &body(more))
+    }
+}
+
+const JSON: &str = "Content-Type: application/json\r\n";
+
+fn body(more: &Value) -> Value {
+    let mut body = json!({"messages": [{"role": "user", "content": "abc"}]});
+    for (key, value) in more.as_object().unwrap() {
+        body[key] = value.clone();
+    }
+    body
+}
+
+fn error(reply: &(u16, Value)) -> (u16, &str) {
+    (reply.0, reply.1["error"]["message"].as_str().unwrap())
+}
+
+#[test]
+fn a_chat_gets_one_answer_with_its_count_of_tokens() {
+    let server = served(Some("t"), &[], None);
+    let (status, reply) = server.chat(&json!({"logprobs": true, "seed": 4}));
+    assert_eq!((status, &reply["object"]), (200, &json!("chat.completion")));
+    assert_eq!(reply["model"], "tiny");
+    let choice = &reply["choices"][0];
+    assert_eq!(
+        choice["message"],
+        json!({"role": "assistant", "content": "cba"})
+    );
+    assert_eq!(choice["finish_reason"], "stop");
+    let token = json!({"token": "c", "logprob": -0.5, "bytes": [99], "top_logprobs": []});
+    assert_eq!(choice["logprobs"]["content"][0], token);
+    let usage = json!({"prompt_tokens": 3, "completion_tokens": 3, "total_tokens": 6});
+    assert_eq!(reply["usage"], usage);
+    let Command::Generate { sampling, .. } = server.commands.recv().unwrap() else {
+        panic!("the engine was asked for something else");
+    };
+    assert_eq!(sampling.seed, 4);
+}
+
+#[test]
+fn texts_are_completed_each_n_times() {
+    let server = served(None, &[], None);
+    let asked = json!({"prompt": ["ab", "cde"], "n": 2, "seed": 10, "logprobs": 0});
+    let (status, reply) = server.post("/v1/completions", &asked);
+    assert_eq!((status, &reply["object"]), (200, &json!("text_completion")));
+    let texts: Vec<&str> = (0..4)
+        .map(|i| reply["choices"][i]["text"].as_str().unwrap())
+        .collect();
+    assert_eq!(texts, ["ba", "ba", "edc", "edc"]);
+    assert_eq!(
+        reply["choices"][2]["logprobs"]["text_offset"],
+        json!([0, 1, 2])
+    );
+    assert_eq!(reply["usage"]["prompt_tokens"], 6, "each prompt once");
+    let seeds: Vec<u64> = server
+        .commands
+        .try_iter()
+        .map(|command| match command {
+            Command::Generate { sampling, .. } => sampling.seed,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(seeds, [10, 11, 12, 13]);
+}
+
+#[test]
+fn a_stream_has_an_event_for_each_token_and_an_end() {
+    let server = served(Some("t"), &[], None);
+    let more = json!({"stream": true, "stream_options": {"include_usage": true}});
+    let (status, text) = server.ask(
+        "POST",
+        "/v1/chat/completions",
+        JSON,
+        &body(&more).to_string(),
+    );
+    assert_eq!(status, 200);
+    let events: Vec<&str> = text
+        .split("\n\n")
+        .filter_map(|e| e.strip_prefix("data: "))
+        .collect();
+    assert_eq!(events.last(), Some(&"[DONE]"), "{text}");
+    let values: Vec<Value> = events[..events.len() - 1]
+        .iter()
+        .map(|event| serde_json::from_str(event).unwrap())
+        .collect();
+    assert_eq!(values[0]["choices"][0]["delta"]["role"], "assistant");
+    let written: Vec<&str> = values[1..4]
+        .iter()
+        .map(|value| value["choices"][0]["delta"]["content"].as_str().unwrap())
+        .collect();
+    assert_eq!(written, ["c", "b", "a"]);
+    assert_eq!(values[4]["choices"][0]["finish_reason"], "stop");
+    assert_eq!(values[5]["usage"]["completion_tokens"], 3);
+    assert_eq!(values.len(), 6);
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_its_answer() {
+    let server = served(None, &[], None);
+    let asked = json!({"prompt": ENDLESS, "stream": true}).to_string();
+    let mut stream = server.begin("POST", "/v1/completions", JSON, &asked);
+    let mut first = [0; 64];
+    stream.read_exact(&mut first).unwrap();
+    drop(stream);
+    let commands: Vec<Command> = server.commands.iter().take(2).collect();
+    assert!(
+        matches!(commands[1], Command::Cancel { .. }),
+        "{commands:?}"
+    );
+    let (status, _) = server.post("/v1/completions", &json!({"prompt": "next"}));
+    assert_eq!(status, 200, "the next one is answered");
+}
+
+#[test]
+fn the_name_of_an_adapter_chooses_it() {
+    let server = served(Some("t"), &["poet", "lawyer"], None);
+    let names = server.ask("GET", "/v1/models", "", "").1;
+    let names: Value = serde_json::from_str(&names).unwrap();
+    let ids: Vec<&str> = (0..3)
+        .map(|i| names["data"][i]["id"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids, ["tiny", "poet", "lawyer"]);
+    for (model, switched) in [
+        ("poet", None),
+        ("lawyer", Some(Some("lawyer".to_string()))),
+        ("tiny", Some(None)),
+    ] {
+        let (status, reply) = server.chat(&json!({"model": model}));
+        assert_eq!((status, reply["model"].as_str()), (200, Some(model)));
+        let adapter = server
+            .commands
+            .try_iter()
+            .find_map(|command| match command {
+                Command::UseAdapter { name } => Some(name),
+                _ => None,
+            });
+        assert_eq!(adapter, switched, "{model}");
+    }
+    let unknown = server.chat(&json!({"model": "gpt-4"}));
+    assert_eq!(
+        error(&unknown),
+        (404, "model: there is no gpt-4; there is tiny, poet, lawyer")
+    );
+}
+
+#[test]
+fn what_cannot_be_answered_says_why() {
+    let server = served(None, &[], None);
+    let chat = server.chat(&json!({}));
+    assert_eq!(
+        error(&chat),
+        (400, "this model has no chat template: use /v1/completions")
+    );
+    let refused = server.post("/v1/completions", &json!({"prompt": "refuse"}));
+    assert_eq!(error(&refused), (400, "it is too long"));
+    for (method, path, headers, body, status, part) in [
+        ("POST", "/v1/completions", "", "{}", 400, "Content-Type"),
+        ("POST", "/v1/completions", JSON, "{", 400, "not JSON"),
+        ("GET", "/v1/completions", "", "", 405, "does not take GET"),
+        (
+            "POST",
+            "/v1/embeddings",
+            JSON,
+            "{}",
+            404,
+            "there is no POST /v1/embeddings",
+        ),
+    ] {
+        let (found, text) = server.ask(method, path, headers, body);
+        assert_eq!(found, status, "{text}");
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn a_server_with_a_key_answers_nobody_without_it() {
+    let server = served(Some("t"), &[], Some("secret"));
+    let asked = body(&json!({})).to_string();
+    for headers in ["", "Authorization: Bearer wrong\r\n"] {
+        let headers = format!("{JSON}{headers}");
+        let (status, text) = server.ask("POST", "/v1/chat/completions", &headers, &asked);
+        assert_eq!(status, 401, "{text}");
+    }
+    assert_eq!(server.ask("GET", "/v1/models", "", "").0, 401);
+    assert_eq!(
+        server.ask("GET", "/health", "", "").0,
+        200,
+        "it says nothing about the model"
+    );
+    let headers = format!("{JSON}Authorization: Bearer secret\r\n");
+    let (status, _) = server.ask("POST", "/v1/chat/completions", &headers, &asked);
+    assert_eq!(status, 200);
+}
+
+#[test]
+fn the_name_is_that_of_the_file_or_the_hub_id() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("Tiny.Q4_1.gguf");
+    std::fs::write(&file, "").unwrap();
+    assert_eq!(name_of(file.to_str().unwrap()), "Tiny.Q4_1");
+    assert_eq!(name_of("org/name"), "org/name");
+}
