@@ -15,7 +15,13 @@ pub use write::{Written, check_head, write};
 
 use crate::base::text::one_line;
 use crate::kernels::errors::error_text;
+use crate::kernels::quant::Kind;
 use std::path::{Path, PathBuf};
+
+/// Whether weights in a number format, by its name in GGUF files, are read.
+pub fn reads_format(name: &str) -> bool {
+    Kind::ALL.iter().any(|kind| kind.name() == name)
+}
 
 /// Why a model could not be read from or written to a file.
 #[derive(Debug, thiserror::Error)]
