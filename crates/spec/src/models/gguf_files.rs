@@ -232,7 +232,7 @@ impl Files<'_> {
         // `org/name:Q4_K_M@v1`
         match word.split_once('@') {
             Some((file, revision)) => {
-                let word = format!("{}@{revision}:{file}", self.repo.id);
+                let word = format!("{}@{revision}:{file}", self.bare_id());
                 self.error(
                     what,
                     format!("the revision goes first: {}", one_line(&word)),
@@ -292,7 +292,7 @@ impl Files<'_> {
             let mut others = self.candidates.iter().filter(has);
             others.all(|other| other == candidate)
         };
-        let quant = candidate.quant.clone().as_ref().filter(alone).cloned();
+        let quant = candidate.quant.as_ref().filter(alone).cloned();
         one_line(&quant.unwrap_or_else(|| candidate.name().to_string()))
     }
 
@@ -321,10 +321,19 @@ impl Files<'_> {
         )
     }
 
+    /// The repository as it is typed.
+    fn bare_id(&self) -> String {
+        match self.repo.id.contains('/') {
+            true => self.repo.id.clone(),
+            false => format!("hf:{}", self.repo.id),
+        }
+    }
+
+    /// The same with its revision.
     fn id(&self) -> String {
-        let Repo { id, revision, .. } = self.repo;
-        match revision.as_str() {
-            "main" => id.clone(),
+        let id = self.bare_id();
+        match self.repo.revision.as_str() {
+            "main" => id,
             revision => format!("{id}@{}", one_line(revision)),
         }
     }

@@ -14,14 +14,16 @@ use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
 use crate::ui::freshness::Freshness;
 use crate::ui::msg::{Asked, Holder, Msg, Slot};
+use crate::ui::rows::CheckpointRow;
 use crate::ui::overlays::{Choice, Item, Overlay, Picker, Prompt};
 use crate::ui::panes::run::command;
 use crate::ui::panes::{Pane, PaneContext, PaneEntry, SPIN};
 use crate::ui::request::{Answer, Hints, Request, Topic, titles};
-use crate::ui::rows::CheckpointRow;
 use crate::ui::store::{Store, short_run};
 use crate::wire::{Command, Event, Phase};
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use crossterm::event::{
+    KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use std::path::{Path, PathBuf};
@@ -98,23 +100,14 @@ impl ChatPane {
         let files = &store.model_files;
         let start = start_model(store);
         let mut items: Vec<Item> = start.iter().map(|path| start_item(path)).collect();
-        let recent = files
-            .recent
-            .iter()
-            .filter(|path| Some(*path) != start.as_ref());
+        let recent = files.recent.iter().filter(|path| Some(*path) != start.as_ref());
         items.extend(recent.map(|path| Item {
             right: "recent".into(),
             ..file_item(path)
         }));
         // A model that learned nothing is the last that one wants to talk to.
-        let (trained, untrained): (Vec<_>, Vec<_>) =
-            store.checkpoints.iter().partition(|row| row.step > 0);
-        items.extend(
-            trained
-                .into_iter()
-                .chain(untrained)
-                .map(|row| checkpoint_item(row, dot)),
-        );
+        let (trained, untrained): (Vec<_>, Vec<_>) = store.checkpoints.iter().partition(|row| row.step > 0);
+        items.extend(trained.into_iter().chain(untrained).map(|row| checkpoint_item(row, dot)));
         items.extend(files.near.iter().map(|path| file_item(path)));
         items.push(Item {
             title: "another place".into(),
@@ -181,24 +174,16 @@ impl ChatPane {
             }
         };
         let others = store.checkpoints.iter().filter(|row| row.generates);
-        let other = others
-            .clone()
-            .find(|row| row.step > 0)
-            .or_else(|| others.clone().next());
+        let other = others.clone().find(|row| row.step > 0).or_else(|| others.clone().next());
         // The run on the screen is named above: the message says why it cannot be chatted with.
-        let judge = store
-            .held
-            .as_ref()
-            .filter(|held| named.is_none() && held.state.judges());
+        let judge = store.held.as_ref().filter(|held| named.is_none() && held.state.judges());
         let judge = judge.map(|held| one_line(short_run(held.name())));
         match found.or(other).cloned() {
             Some(row) => {
                 self.picking = Picking::Replace;
                 let why = judge.map(|name| {
                     let other = one_line(short_run(&row.run));
-                    info(&format!(
-                        "{name} is a reward model and cannot generate: this chat is with {other}"
-                    ))
+                    info(&format!("{name} is a reward model and cannot generate: this chat is with {other}"))
                 });
                 let mut requests = self.open_row(row, context);
                 requests.extend(why);
@@ -255,11 +240,7 @@ impl ChatPane {
     }
 
     /// The best checkpoints of several runs, and models that runs started from, side by side in place of all that are there.
-    pub(super) fn chat_side_by_side(
-        &mut self,
-        runs: &[PathBuf],
-        context: &mut PaneContext,
-    ) -> Vec<Request> {
+    pub(super) fn chat_side_by_side(&mut self, runs: &[PathBuf], context: &mut PaneContext) -> Vec<Request> {
         let store = context.store;
         let rows = &store.checkpoints;
         // What is no run here is the model that one started from.
@@ -271,18 +252,11 @@ impl ChatPane {
         let found: Vec<ChatModel> = runs.iter().filter_map(model).collect();
         let mut requests = Vec::new();
         if found.len() < runs.len() {
-            let words = format!(
-                "{} of {} have a model to chat with",
-                found.len(),
-                runs.len()
-            );
+            let words = format!("{} of {} have a model to chat with", found.len(), runs.len());
             requests.push(info(&words));
         }
         if found.len() > MAX_COLUMNS {
-            let words = format!(
-                "the first {MAX_COLUMNS} of {}: more do not fit side by side",
-                found.len()
-            );
+            let words = format!("the first {MAX_COLUMNS} of {}: more do not fit side by side", found.len());
             requests.push(info(&words));
         }
         for (at, model) in found.into_iter().take(MAX_COLUMNS).enumerate() {
@@ -291,11 +265,7 @@ impl ChatPane {
                     requests.extend(self.drop_focused().map(detach));
                 }
             }
-            self.picking = if at == 0 {
-                Picking::Replace
-            } else {
-                Picking::Add
-            };
+            self.picking = if at == 0 { Picking::Replace } else { Picking::Add };
             requests.extend(self.start(model, context));
         }
         requests
@@ -304,8 +274,7 @@ impl ChatPane {
     /// Whether the run that was asked for a checkpoint has saved it.
     fn saved(&self, slot: Slot, batch: &[Incoming], store: &Store) -> bool {
         let held = store.held.as_ref().filter(|held| held.slot == slot);
-        let asked = self.asked_run.is_some()
-            && held.and_then(|h| h.path.as_ref()) == self.asked_run.as_ref();
+        let asked = self.asked_run.is_some() && held.and_then(|h| h.path.as_ref()) == self.asked_run.as_ref();
         let kept = |item: &Incoming| match item {
             Incoming::Event(envelope) => matches!(envelope.event, Event::Checkpointed { .. }),
             _ => false,
@@ -325,11 +294,7 @@ impl ChatPane {
             }
             self.focus(self.focus);
             if let Engine::Failed(why) = &column.engine {
-                let words = format!(
-                    "{} could not be loaded: {}",
-                    column.model.short(),
-                    one_line(why)
-                );
+                let words = format!("{} could not be loaded: {}", column.model.short(), one_line(why));
                 requests.push(Request::Toast(Level::Bad, words));
             }
         }
@@ -377,18 +342,9 @@ impl ChatPane {
 
 /// The live run on the screen, where it could be talked to and no checkpoint of any run is there.
 pub(super) fn unsaved_run(store: &Store) -> Option<&Path> {
-    let held = store
-        .held
-        .as_ref()
-        .filter(|held| held.live() && !held.state.judges())?;
-    let run = held
-        .path
-        .as_deref()
-        .filter(|_| held.holder != Holder::Foreign)?;
-    let there = store
-        .checkpoints
-        .iter()
-        .any(|row| row.path.starts_with(run));
+    let held = store.held.as_ref().filter(|held| held.live() && !held.state.judges())?;
+    let run = held.path.as_deref().filter(|_| held.holder != Holder::Foreign)?;
+    let there = store.checkpoints.iter().any(|row| row.path.starts_with(run));
     (!there).then_some(run)
 }
 
@@ -416,10 +372,7 @@ fn written(result: &Result<Vec<PathBuf>, String>) -> Request {
             let words = format!("saved, and as .jsonl: {}", first.unwrap_or_default());
             Request::Toast(Level::Good, words)
         }
-        Err(why) => Request::Toast(
-            Level::Bad,
-            format!("the conversation could not be saved: {why}"),
-        ),
+        Err(why) => Request::Toast(Level::Bad, format!("the conversation could not be saved: {why}")),
     }
 }
 
@@ -539,11 +492,7 @@ impl Pane for ChatPane {
 
     fn enter(&mut self, context: &mut PaneContext) -> Vec<Request> {
         // The end page of a run offers to chat with it: nothing was said yet to the model that is there.
-        let ended = context
-            .store
-            .held
-            .as_ref()
-            .filter(|held| !held.live() && !held.state.judges());
+        let ended = context.store.held.as_ref().filter(|held| !held.live() && !held.state.judges());
         let ended = ended.and_then(|held| held.path.clone());
         // Once for each run: another model may be chosen there.
         let new = ended.is_some() && ended != self.offered;
@@ -554,10 +503,7 @@ impl Pane for ChatPane {
             && best(&context.store.checkpoints, &run).is_some()
             && self.conversation.said.is_empty()
             && !self.columns.is_empty()
-            && self
-                .columns
-                .iter()
-                .all(|column| !column.model.path.starts_with(&run))
+            && self.columns.iter().all(|column| !column.model.path.starts_with(&run))
         {
             self.wanted_runs = vec![run];
         }
@@ -684,7 +630,12 @@ impl Pane for ChatPane {
         Vec::new()
     }
 
-    fn answered(&mut self, about: &str, answer: Answer, context: &mut PaneContext) -> Vec<Request> {
+    fn answered(
+        &mut self,
+        about: &str,
+        answer: Answer,
+        context: &mut PaneContext,
+    ) -> Vec<Request> {
         match (about, answer) {
             (RUN, Answer::Path(path)) => {
                 self.wanted_runs = vec![path];
