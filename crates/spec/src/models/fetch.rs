@@ -2,8 +2,10 @@
 //! read by `hf`.
 
 use super::gguf_files::{self, Chosen};
+use crate::base::text::one_line;
 use crate::hf;
 use crate::hub::{self, Hub, HubError, Listing, ModelId, OnProgress, Repo, RepoKind};
+use crate::llama_cpp::check_beginning;
 use std::path::{Path, PathBuf};
 
 /// Files that travel with a model where its repository has them.
@@ -19,6 +21,8 @@ const BESIDE: [&str; 8] = [
 ];
 /// A tokenizer of SentencePiece, taken where there is no other.
 const SENTENCEPIECE: &str = "tokenizer.model";
+/// Bytes of a GGUF file in which its architecture is looked for: it is the first key that converters write.
+const BEGINNING: u64 = 4096;
 
 /// How much of a model is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +126,13 @@ fn gguf(
 ) -> Result<Fetched, HubError> {
     let Chosen { parts, notice } = chosen;
     hub.check_room(repo, listing, &parts)?;
+    if let Some(name) = parts.first()
+        && let Some(bytes) = hub.beginning(repo, listing, name, BEGINNING)
+        && let Err(why) = check_beginning(&bytes)
+    {
+        let fix = "docs/models.md lists the architectures that are read; name another repository";
+        return Err(choice(repo, format!("{}: {why}", one_line(name)), fix));
+    }
     let mut first = None;
     for name in &parts {
         let place = hub.fetch(repo, listing, name, progress)?;

@@ -173,6 +173,24 @@ impl Hub {
         )
     }
 
+    /// The first bytes of a file that is still to be downloaded whole; `None` of one of which anything is here, and without a network.
+    pub fn beginning(
+        &self,
+        repo: &Repo,
+        listing: &Listing,
+        name: &str,
+        most: u64,
+    ) -> Option<Vec<u8>> {
+        let cache = self.cache(repo).ok()?;
+        let file = listing.files.iter().find(|file| file.name == name)?;
+        let to_come = cache.bytes_to_come(&listing.commit, file);
+        if self.offline_because(listing).is_some() || Some(to_come) != file.size {
+            return None;
+        }
+        let (http, config) = (&self.http, &self.config);
+        download::beginning(http, config, repo, &listing.commit, file, most).ok()
+    }
+
     /// Whether the disk of the cache has room for what is still to come of these files.
     ///
     /// # Errors

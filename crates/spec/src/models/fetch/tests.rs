@@ -244,3 +244,27 @@ fn a_description_without_weights_is_not_to_be_had_of_a_gguf_file() {
     assert!(error.hint().contains("--without-weights"), "{error}");
     assert_eq!(cached(cache.path(), "org/one"), None);
 }
+
+#[test]
+fn an_architecture_that_is_not_read_is_refused_before_the_download() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut file = gguf("gpt2.gguf");
+    let key = b"general.architecture";
+    let at = file.windows(key.len()).position(|part| part == key);
+    // Behind the key: the value's type, its length, its text.
+    let name = at.unwrap() + key.len() + 4 + 8;
+    file[name..name + 4].copy_from_slice(b"odd2");
+    let endpoint = serve(vec![("m-Q8_0.gguf".into(), file)]);
+    let hub = hub(&endpoint, cache.path(), false);
+    let error = place(&hub, "org/odd", Parts::Everything).unwrap_err();
+    let error = format!("{error}; {}", error.hint());
+    assert!(
+        error.contains("m-Q8_0.gguf: ") && error.contains("odd2"),
+        "{error}"
+    );
+    assert!(
+        error.contains("docs/models.md lists the architectures"),
+        "{error}"
+    );
+    assert!(!cache.path().join("models--org--odd/blobs").exists());
+}

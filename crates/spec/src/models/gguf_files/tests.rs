@@ -36,8 +36,8 @@ fn refused(word: Option<&str>, names: &[&str]) -> String {
 }
 
 const BARTOWSKI: [&str; 7] = [
-    "M-1B-IQ4_XS.gguf",
-    "M-1B-Q3_K_L.gguf",
+    "M-1B-IQ2_M.gguf",
+    "M-1B-IQ3_XS.gguf",
     "M-1B-Q4_K_L.gguf",
     "M-1B-Q4_K_M.gguf",
     "M-1B-Q4_K_S.gguf",
@@ -160,7 +160,7 @@ fn without_a_word_q4_k_m_is_taken_of_several_with_a_notice() {
         );
         assert!(notice.contains("org/name:Q4_K_L takes another"), "{notice}");
         assert!(
-            notice.contains("Q8_0, f16") && !notice.contains("IQ4"),
+            notice.contains("Q8_0, f16") && !notice.contains("IQ"),
             "{notice}"
         );
     }
@@ -171,7 +171,7 @@ fn without_a_word_and_without_q4_k_m_the_files_are_listed() {
     let names = [
         "m-Q8_0.gguf",
         "m-f16.gguf",
-        "m-Q2_K.gguf",
+        "m-IQ2_M.gguf",
         "m-IQ3_M.gguf",
         "odd.gguf",
     ];
@@ -229,7 +229,7 @@ fn formats_that_are_not_read_are_refused_before_a_download() {
     ] {
         assert!(is_read(read), "{read}");
     }
-    for unread in ["IQ4_XS", "Q4_0_4_8", "TQ2_0", "MXFP4", "IQ2_M", "NVFP4"] {
+    for unread in ["IQ3_XS", "Q4_0_4_8", "TQ2_0", "MXFP4", "IQ2_M", "NVFP4"] {
         assert!(!is_read(unread), "{unread}");
     }
 }
