@@ -8,8 +8,8 @@ use crate::llama_cpp::{PartName, one_per_model, reads_format};
 use std::path::{Path, PathBuf};
 
 const ENDING: &str = ".gguf";
-/// The quantization that llama.cpp and ollama take where none is named.
-const USUAL: &str = "Q4_K_M";
+/// The quantizations that are taken where none is named, the first that is there: those of llama.cpp (common/download.cpp).
+const USUAL: [&str; 2] = ["Q4_K_M", "Q8_0"];
 /// Other programs' word for "none named".
 const LATEST: &str = "latest";
 /// Most files that a message lists.
@@ -21,6 +21,8 @@ const SUFFIXES: [&str; 12] = [
 const FLOATS: [&str; 5] = ["BF16", "F16", "F32", "FP16", "FP32"];
 /// Precedes the quantizations that Unsloth chooses by layer: a file of its own beside the plain one.
 const DYNAMIC: &str = "UD-";
+/// The names of models that draft tokens begin with these in llama.cpp.
+const DRAFTS: [&str; 2] = ["mtp-", "eagle3-"];
 
 /// The files of one model, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -193,9 +195,13 @@ impl Files<'_> {
 
     /// Where none is named: the quantization that others take, too.
     fn usual(&self) -> Result<&Candidate, HubError> {
-        let mut usual = self.candidates.iter().filter(|c| c.is_in(USUAL));
-        match (usual.next(), usual.next()) {
-            (Some(only), None) if only.is_read() && only.missing.is_none() => Ok(only),
+        let of = |quant: &&str| -> Vec<&Candidate> {
+            let is = |c: &&Candidate| c.is_in(quant);
+            self.candidates.iter().filter(is).collect()
+        };
+        let found = USUAL.iter().map(of).find(|found| !found.is_empty());
+        match found.unwrap_or_default()[..] {
+            [only] if only.is_read() && only.missing.is_none() => Ok(only),
             _ => Err(self.error(
                 format!(
                     "it has only GGUF files, {} of them, and it is not said which one",
@@ -401,6 +407,9 @@ fn companion(name: &str) -> Option<&'static str> {
     let inner = name.rsplit('/').next().unwrap_or(name).to_lowercase();
     if inner.contains("mmproj") {
         return Some("it projects images or sound into the embeddings of a model");
+    }
+    if DRAFTS.iter().any(|draft| inner.starts_with(draft)) {
+        return Some("it drafts tokens for another model");
     }
     let is_matrix = inner.contains("imatrix") && quant_in(stem(&inner)).is_none();
     is_matrix.then_some("it holds statistics for quantizing one")

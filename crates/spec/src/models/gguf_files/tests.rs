@@ -125,10 +125,10 @@ fn a_model_in_parts_is_all_of_them_whichever_is_named() {
     ] {
         assert_eq!(chosen(word, &names).unwrap().parts, parts, "{word:?}");
     }
-    let with = [&names[..], &["m-Q6_K.gguf"]].concat();
+    let with = [&names[..], &["n-Q8_0.gguf"]].concat();
     let error = refused(None, &with);
     assert!(
-        error.contains("Q8_0 (6 MiB)"),
+        error.contains("m-Q8_0-00001-of-00003.gguf (6 MiB)"),
         "one entry, of all parts: {error}"
     );
     let error = refused(Some("Q8_0"), &[names[0], names[2]]);
@@ -167,9 +167,19 @@ fn without_a_word_q4_k_m_is_taken_of_several_with_a_notice() {
 }
 
 #[test]
-fn without_a_word_and_without_q4_k_m_the_files_are_listed() {
+fn without_a_word_and_without_q4_k_m_it_is_q8_0() {
+    let found = chosen(None, &["m-Q8_0.gguf", "m-f16.gguf"]).unwrap();
+    assert_eq!(found.parts, ["m-Q8_0.gguf"]);
+    assert!(found.notice.unwrap().contains("org/name:f16"));
+    // Which of two is not for us to say.
+    let two = ["a-Q4_K_M.gguf", "b-Q4_K_M.gguf", "c-Q8_0.gguf"];
+    assert!(refused(None, &two).contains("a-Q4_K_M.gguf (1 MiB)"));
+}
+
+#[test]
+fn without_a_word_and_without_a_usual_one_the_files_are_listed() {
     let names = [
-        "m-Q8_0.gguf",
+        "m-Q6_K.gguf",
         "m-f16.gguf",
         "m-IQ2_M.gguf",
         "m-IQ3_M.gguf",
@@ -181,7 +191,7 @@ fn without_a_word_and_without_q4_k_m_the_files_are_listed() {
         "{error}"
     );
     assert!(
-        error.contains("as in org/name:Q8_0: Q8_0 (1 MiB), f16 (2 MiB)"),
+        error.contains("as in org/name:Q6_K: Q6_K (1 MiB), f16 (2 MiB)"),
         "{error}"
     );
     assert!(
@@ -235,8 +245,13 @@ fn formats_that_are_not_read_are_refused_before_a_download() {
 }
 
 #[test]
-fn projectors_and_importance_matrices_are_no_models() {
-    let names = ["mmproj-model-Q8_0.gguf", "m-Q8_0.gguf", "m-imatrix.gguf"];
+fn projectors_drafts_and_importance_matrices_are_no_models() {
+    let names = [
+        "mmproj-model-Q8_0.gguf",
+        "m-Q8_0.gguf",
+        "m-imatrix.gguf",
+        "mtp-m-Q8_0.gguf",
+    ];
     assert_eq!(file("Q8_0", &names), "m-Q8_0.gguf");
     assert_eq!(chosen(None, &names).unwrap().parts, ["m-Q8_0.gguf"]);
     let error = refused(Some("mmproj-model-Q8_0.gguf"), &names);
