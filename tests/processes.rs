@@ -9,6 +9,8 @@
 
 #[path = "support/engine.rs"]
 mod engine;
+#[path = "processes/hub_files.rs"]
+mod hub_files;
 
 use engine::{PROGRAM, Place, until};
 use llmtui::link::Incoming;

@@ -10,7 +10,7 @@ use crate::base::text::{one_line, shown};
 use crate::data::source::neighbour;
 use crate::hf;
 use crate::hub::{Hub, HubConfig, HubError, Pace};
-use crate::models::{self, Parts, SourceError};
+use crate::models::{self, Fetched, Parts, SourceError};
 use crate::run::index;
 use crate::spec;
 use std::cell::{Cell, RefCell};
@@ -24,10 +24,21 @@ use std::time::Duration;
 /// # Errors
 /// Nothing matches; the message lists what was tried.
 pub fn find(word: &str, parts: Parts, cx: &Context) -> anyhow::Result<PathBuf> {
+    shown_as(|tell| find_noticed(word, parts, cx, tell))
+}
+
+/// What is done with a callback for downloads, with their progress on standard error, and what was chosen there as a note.
+fn shown_as(
+    bring: impl FnOnce(&dyn Fn(&Download)) -> anyhow::Result<Fetched>,
+) -> anyhow::Result<PathBuf> {
     let display = DownloadProgress::default();
-    let found = find_with(word, parts, cx, &|download| display.update(download));
+    let found = bring(&|download| display.update(download));
     display.end();
-    found
+    let Fetched { place, notice } = found?;
+    if let Some(notice) = notice {
+        errln!("note: {}", one_line(&notice));
+    }
+    Ok(place)
 }
 
 /// The value of `--base-model`.
@@ -51,31 +62,44 @@ pub fn find_with(
     cx: &Context,
     tell: &dyn Fn(&Download),
 ) -> anyhow::Result<PathBuf> {
+    find_noticed(word, parts, cx, tell).map(|found| found.place)
+}
+
+fn find_noticed(
+    word: &str,
+    parts: Parts,
+    cx: &Context,
+    tell: &dyn Fn(&Download),
+) -> anyhow::Result<Fetched> {
+    let here = |place: PathBuf| Fetched {
+        place,
+        notice: None,
+    };
     let path = Path::new(word);
     match models::kind(path) {
-        Ok(_) => return Ok(models::first_part(path)),
-        Err(_) if path.join("run.json").is_file() => return best_of(word, cx),
+        Ok(_) => return Ok(here(models::first_part(path))),
+        Err(_) if path.join("run.json").is_file() => return best_of(word, cx).map(here),
         Err(SourceError::Absent(_)) => {}
         Err(error) => {
             return Err(Failure::user_error(error.to_string(), error.hint()).into());
         }
     }
     if let Some(found) = run_ref::at_step(word, cx) {
-        return Ok(found?.path);
+        return Ok(here(found?.path));
     }
     let run = index::resolve(&cx.runs_dir, word);
-    match (run, models::repo(word)) {
-        (Ok(_), _) => best_of(word, cx),
-        // No repository is called like a file.
-        (Err(_), _) if is_model_file(path) || is_a_place(word) => {
-            Err(super::exit::absent(path).into())
-        }
+    let model = models::hub_model(word);
+    let is_file = is_model_file(path) && model.as_ref().is_none_or(|m| m.file.is_none());
+    match (run, model) {
+        (Ok(_), _) => best_of(word, cx).map(here),
+        // No repository is called like a file; a file of one stands behind its name (`org/name:FILE.gguf`).
+        (Err(_), _) if is_file || is_a_place(word) => Err(super::exit::absent(path).into()),
         (Err(_), Some(_)) => pull_with(word, parts, cx, tell),
         (Err(error), None) if run_ref::means_a_pipeline(word, cx) => {
             Err(run_ref::not_found(word, &error, cx).into())
         }
         (Err(error), None) => {
-            let hint = "llmtui runs lists runs (RUN@500: its checkpoint of step 500); a Hugging Face folder, a .gguf file or a hub id (org/name, hf:gpt2) works too";
+            let hint = "llmtui runs lists runs (RUN@500: its checkpoint of step 500); a Hugging Face folder, a .gguf file or a hub id (org/name, org/name:Q4_K_M, hf:gpt2) works too";
             Err(Failure::user_error(error.to_string(), hint).into())
         }
     }
@@ -175,10 +199,7 @@ fn best_of(word: &str, cx: &Context) -> anyhow::Result<PathBuf> {
 /// # Errors
 /// As [`models::fetch`].
 pub fn pull(word: &str, parts: Parts, cx: &Context) -> anyhow::Result<PathBuf> {
-    let display = DownloadProgress::default();
-    let found = pull_with(word, parts, cx, &|download| display.update(download));
-    display.end();
-    found
+    shown_as(|tell| pull_with(word, parts, cx, tell))
 }
 
 fn pull_with(
@@ -186,24 +207,25 @@ fn pull_with(
     parts: Parts,
     cx: &Context,
     tell: &dyn Fn(&Download),
-) -> anyhow::Result<PathBuf> {
-    let Some(repo) = models::repo(word) else {
+) -> anyhow::Result<Fetched> {
+    let Some(model) = models::hub_model(word) else {
         let what = format!("`{}` is not a hub id", one_line(word));
-        return Err(Failure::user_error(what, "use org/name, org/name@revision or hf:name").into());
+        let fix = "use org/name, org/name@REVISION, org/name:Q4_K_M or org/name:FILE.gguf (a GGUF file), or hf:name";
+        return Err(Failure::user_error(what, fix).into());
     };
     let hub = Hub::new(&HubConfig::from_env(&cx.env));
     let (clock, pace) = (SystemClock::new(), RefCell::new(Pace::default()));
     let progress = |name: &str, bytes: u64, total: u64| {
         let rate = pace.borrow_mut().note(name, bytes, clock.elapsed());
         tell(&Download {
-            file: one_line(&format!("{}/{name}", repo.id)),
+            file: one_line(&format!("{}/{name}", model.repo.id)),
             bytes,
             total,
             bytes_per_sec: rate,
             at: clock.elapsed(),
         });
     };
-    let found = models::fetch(&hub, &repo, parts, &progress);
+    let found = models::fetch(&hub, &model, parts, &progress);
     Ok(found.map_err(|error| failed(word, &error))?)
 }
 
@@ -250,11 +272,11 @@ fn failed(word: &str, error: &HubError) -> Failure {
 pub fn pull_for_spec(target: &str, set: &[String], cx: &Context) -> anyhow::Result<()> {
     for word in crate::spec::hub_models(target, set, &cx.spec_sources()) {
         let hub = HubConfig::from_env(&cx.env);
-        let cached = models::repo(&word).and_then(|repo| {
-            let revision = Some(repo.revision.as_str());
-            crate::hub::cached_model(hub.cache.as_deref()?, &repo.id, revision)
-        });
-        let whole = cached.is_some_and(|folder| hf::Weights::open(&folder).is_ok());
+        let cached = hub
+            .cache
+            .as_deref()
+            .and_then(|cache| models::cached(cache, &word));
+        let whole = cached.is_some_and(|at| at.is_file() || hf::Weights::open(&at).is_ok());
         if !whole {
             pull(&word, Parts::Everything, cx)?;
         }

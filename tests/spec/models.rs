@@ -238,3 +238,45 @@ fn a_model_of_the_hub_is_found_in_its_cache() {
     assert!(from.ends_with(commit), "{}", from.display());
     assert!(loaded.asked.contains("org/name"), "{}", loaded.asked);
 }
+
+#[test]
+fn a_gguf_file_of_the_hub_is_pinned_with_its_commit_and_its_name() {
+    let (dir, mut sources) = nowhere();
+    let commit = "0123456789abcdef0123456789abcdef01234567";
+    let root = dir.path().join("hub/models--org--name");
+    let snapshot = root.join("snapshots").join(commit);
+    fs::create_dir_all(&snapshot).unwrap();
+    fs::create_dir_all(root.join("refs")).unwrap();
+    fs::write(root.join("refs/main"), commit).unwrap();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/gguf/gpt2.gguf");
+    for name in ["m-Q4_K_M.gguf", "m-Q8_0.gguf"] {
+        fs::copy(&file, snapshot.join(name)).unwrap();
+    }
+    let words = |from: &str| {
+        let text = "data.tokenizer.file.path=org/name:Q8_0".to_string();
+        vec![format!("train.from={from}"), text]
+    };
+    assert_eq!(
+        spec::hub_models("quickstart", &words("org/name:Q4_K_M"), &sources),
+        ["org/name:Q4_K_M", "org/name:Q8_0"]
+    );
+    let error = spec::load("quickstart", &words("org/name:Q4_K_M"), &sources).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("llmtui model pull org/name:Q4_K_M"),
+        "{error}"
+    );
+    sources.hub_cache = Some(dir.path().join("hub"));
+    for (word, name) in [
+        ("org/name:Q8_0", "m-Q8_0.gguf"),
+        ("org/name@main:m-Q8_0.gguf", "m-Q8_0.gguf"),
+        ("org/name", "m-Q4_K_M.gguf"),
+    ] {
+        let error = spec::load("quickstart", &words(word), &sources).unwrap_err();
+        // The file has no tokenizer, which is all that is wrong with it: it was found.
+        assert!(!error.to_string().contains("model pull"), "{word}: {error}");
+        let place = spec::base_folder(word, dir.path(), sources.hub_cache.as_deref());
+        assert_eq!(place, Some(snapshot.join(name)), "{word}");
+    }
+}

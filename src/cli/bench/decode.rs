@@ -6,22 +6,21 @@ use super::{Exit, arithmetic, check, pool, precision, print};
 use crate::base::clock::Clock;
 use crate::base::human;
 use crate::base::stats::median;
-use crate::cli::Context;
 use crate::cli::exit::Failure;
+use crate::cli::{Context, model_ref};
 use crate::kernels::bandwidth::read_bandwidth;
 use crate::kernels::simd::instructions;
-use crate::models::{ModelSource, SourceError};
+use crate::models::{ModelSource, Parts, SourceError};
 use crate::nn::{Model, Precision, compute_dtype_name};
 use serde::Serialize;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// Measure prefill and decode throughput in tokens per second at batch size 1
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A checkpoint folder or a GGUF file; without it, random weights in the shape of SmolLM2-135M
-    #[arg(long, value_name = "PATH")]
-    pub model: Option<PathBuf>,
+    /// A checkpoint or model folder, a GGUF file, a run, or a hub id; without it, random weights in the shape of SmolLM2-135M
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
     /// Number format of matmuls: auto, f32 or bf16; auto picks the fastest available
     #[arg(long, value_name = "WORD", default_value = "auto", value_parser = precision)]
     pub precision: Precision,
@@ -80,11 +79,12 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
 }
 
 /// The model, and the number formats of its weights.
-fn model(args: &Args) -> anyhow::Result<(Model, Vec<&'static str>)> {
+fn model(args: &Args, cx: &Context) -> anyhow::Result<(Model, Vec<&'static str>)> {
     let user_error = |e: SourceError| Failure::user_error(e.to_string(), e.hint());
     let (mut model, formats) = match &args.model {
-        Some(path) => {
-            let source = ModelSource::open(path).map_err(user_error)?;
+        Some(word) => {
+            let place = model_ref::find(word, Parts::Everything, cx)?;
+            let source = ModelSource::open(&place).map_err(user_error)?;
             let model = source.load_for_inference().map_err(user_error)?;
             (model, source.formats().unwrap_or(vec!["F32"]))
         }
@@ -123,7 +123,7 @@ fn random_model() -> candle_core::Result<Model> {
 }
 
 fn measure(args: &Args, threads: usize, cx: &Context) -> anyhow::Result<Report> {
-    let (mut model, weights) = model(args)?;
+    let (mut model, weights) = model(args, cx)?;
     let (shape, arithmetic) = (*model.shape(), model.arithmetic());
     let prompt: Vec<u32> = (0..args.prompt)
         .map(|i| i * 7919 % shape.vocab_size as u32)

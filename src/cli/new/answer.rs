@@ -5,7 +5,7 @@ use crate::advisor::wizard::{InspectRequest, Inspection, Outcome, Question, Step
 use crate::base::paths::expand_home;
 use crate::base::text::one_line;
 use crate::cli::exit::Failure;
-use crate::plan::start::model_of_run;
+use crate::plan::start::{model_of_hub, model_of_run};
 use std::io::{BufRead, Write};
 use std::path::Path;
 
@@ -208,7 +208,9 @@ fn enter(wizard: &mut Wizard, out: &mut impl Write, columns: usize) -> anyhow::R
     while let Outcome::Look(look) = outcome {
         let run = match (&look, wizard.runs_dir()) {
             (InspectRequest::Model { path, .. }, Some(runs)) => {
-                let found = model_of_run(runs, &path.to_string_lossy(), wizard.home());
+                let (said, home) = (path.to_string_lossy(), wizard.home());
+                let found = model_of_run(runs, &said, home)
+                    .or_else(|| model_of_hub(&said, home, wizard.hub_cache()));
                 found.map(|found| Inspection::Run(path.clone(), found))
             }
             _ => None,

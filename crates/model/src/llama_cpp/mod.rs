@@ -15,7 +15,35 @@ pub use write::{Written, check_head, write};
 
 use crate::base::text::one_line;
 use crate::kernels::errors::error_text;
+use crate::kernels::quant::Kind;
 use std::path::{Path, PathBuf};
+
+/// Whether weights in a number format, by its name in GGUF files, are read.
+pub fn reads_format(name: &str) -> bool {
+    Kind::ALL.iter().any(|kind| kind.name() == name)
+}
+
+/// Whether models of the architecture are read that the beginning of a file names; a file may name it later, or be none.
+///
+/// # Errors
+/// They are not, and which are.
+pub fn check_beginning(bytes: &[u8]) -> Result<(), String> {
+    const KEY: &[u8] = b"general.architecture";
+    // ggml's type of a string value, little endian, then its length and its text.
+    const STRING: [u8; 4] = 8_u32.to_le_bytes();
+    let text = || {
+        let at = bytes.windows(KEY.len()).position(|part| part == KEY)?;
+        let (kind, rest) = bytes[at + KEY.len()..].split_first_chunk::<4>()?;
+        let (length, rest) = rest.split_first_chunk::<8>()?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+        let text = rest.get(..length).filter(|_| *kind == STRING)?;
+        std::str::from_utf8(text).ok()
+    };
+    match text().filter(|_| bytes.starts_with(&crate::gguf::MAGIC)) {
+        Some(name) => arch::named(name).map(|_| ()),
+        None => Ok(()),
+    }
+}
 
 /// Why a model could not be read from or written to a file.
 #[derive(Debug, thiserror::Error)]

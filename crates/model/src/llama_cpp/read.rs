@@ -160,6 +160,30 @@ impl GgufModel {
         ends
     }
 
+    /// The parameters of the model, in its order.
+    ///
+    /// # Errors
+    /// None that [`GgufModel::open`] has not found.
+    pub fn parameters(&self) -> Result<Vec<ParamInfo>, ModelFileError> {
+        Ok(Model::parameters(&self.config, self.shape.vocab_size)?)
+    }
+
+    /// The number format of a parameter's tensor.
+    pub fn format_of(&self, info: &ParamInfo) -> Option<&'static str> {
+        let place = self.places.get(&info.name)?;
+        Some(self.tensors.get(&place.tensor)?.kind.name)
+    }
+
+    /// The values of one parameter in f32, also such that are not finite.
+    ///
+    /// # Errors
+    /// It is not a parameter of this model.
+    pub fn read_values(&self, info: &ParamInfo) -> Result<Vec<f32>, ModelFileError> {
+        let mut values = vec![0.0; info.len];
+        self.decode(info, &mut values)?;
+        Ok(values)
+    }
+
     /// Bytes of weights by number format, largest first.
     pub fn formats(&self) -> Vec<(&'static str, u64)> {
         let mut sums = BTreeMap::new();
@@ -336,6 +360,17 @@ impl GgufModel {
     }
 
     fn values(&self, info: &ParamInfo, to: &mut [f32]) -> Result<(), ModelFileError> {
+        self.decode(info, to)?;
+        if to.iter().all(|x| x.is_finite()) {
+            return Ok(());
+        }
+        let tensor = self.places.get(&info.name);
+        let tensor = tensor.map_or("", |place| &place.tensor);
+        let what = format!("tensor {tensor} has a non-finite value");
+        Err(of_tensor(&self.tensors, &self.path, tensor, what))
+    }
+
+    fn decode(&self, info: &ParamInfo, to: &mut [f32]) -> Result<(), ModelFileError> {
         let (kind, bytes) = self.bytes(info)?;
         kind.decode(&bytes, to);
         let place = self.places.get(&info.name);
@@ -343,12 +378,7 @@ impl GgufModel {
         if offset != 0.0 {
             to.iter_mut().for_each(|x| *x -= offset);
         }
-        if to.iter().all(|x| x.is_finite()) {
-            return Ok(());
-        }
-        let tensor = place.map_or("", |place| &place.tensor);
-        let what = format!("tensor {tensor} has a non-finite value");
-        Err(of_tensor(&self.tensors, &self.path, tensor, what))
+        Ok(())
     }
 }
 

@@ -1,11 +1,11 @@
 //! Models by name: which files of a hub repository make up a model, and downloading them into the cache. File contents are
 //! read by `hf`.
 
-use super::one_per_model;
-use crate::base::text::shown;
+use super::gguf_files::{self, Chosen};
+use crate::base::text::one_line;
 use crate::hf;
-use crate::hub::{self, Hub, HubError, Listing, OnProgress, Repo, RepoKind};
-use crate::llama_cpp::PartName;
+use crate::hub::{self, Hub, HubError, Listing, ModelId, OnProgress, Repo, RepoKind};
+use crate::llama_cpp::check_beginning;
 use std::path::{Path, PathBuf};
 
 /// Files that travel with a model where its repository has them.
@@ -21,49 +21,160 @@ const BESIDE: [&str; 8] = [
 ];
 /// A tokenizer of SentencePiece, taken where there is no other.
 const SENTENCEPIECE: &str = "tokenizer.model";
+/// Bytes of a GGUF file in which its architecture is looked for: it is the first key that converters write.
+const BEGINNING: u64 = 4096;
 
 /// How much of a model is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parts {
     Everything,
-    /// config.json and the tokenizer.
+    /// What describes it: config.json and the tokenizer; of a GGUF file, which holds these with the weights, all of it.
     Description,
+    /// The same, and nothing of a GGUF file.
+    WithoutWeights,
 }
 
-/// The repository that a word names: `org/name`, `org/name@revision`, `hf:name`. `None` for words that are no id.
+/// A model of the hub.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HubModel {
+    pub repo: Repo,
+    /// Which of its GGUF files is meant: a quantization (`Q4_K_M`) or a name (`FILE.gguf`).
+    pub file: Option<String>,
+}
+
+/// Where a model lies now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetched {
+    /// A folder, or a GGUF file, of several parts the first.
+    pub place: PathBuf,
+    /// What was chosen of several, where the user said nothing.
+    pub notice: Option<String>,
+}
+
+/// The model that a word names: `org/name`, `org/name@REVISION`, `org/name:Q4_K_M`, `org/name@REVISION:FILE.gguf`, `hf:name`. `None` for
+/// words that are no id.
+pub fn hub_model(word: &str) -> Option<HubModel> {
+    let ModelId { id, revision, file } = hub::model_id(word)?;
+    let repo = Repo::new(RepoKind::Model, id, revision).ok()?;
+    let file = file.map(String::from);
+    Some(HubModel { repo, file })
+}
+
+/// The repository that a word names: see [`hub_model`].
 pub fn repo(word: &str) -> Option<Repo> {
-    let (id, revision) = hub::model_id(word)?;
-    Repo::new(RepoKind::Model, id, revision).ok()
+    hub_model(word).map(|model| model.repo)
 }
 
-/// Brings a model of the hub into the cache and gives the folder that holds it.
+/// Brings a model of the hub into the cache and gives the folder or file that holds it: the GGUF file that is named, the folder of a
+/// repository with safetensors, or the GGUF file of one that has only such files.
 ///
 /// # Errors
-/// No such repository; no model in it, or one in files that are not read; neither network nor cache.
+/// No such repository or file; no model in it, or one in files that are not read; neither network nor cache; no room on the disk.
 pub fn fetch(
     hub: &Hub,
+    model: &HubModel,
+    parts: Parts,
+    progress: &OnProgress<'_>,
+) -> Result<Fetched, HubError> {
+    let repo = &model.repo;
+    let listing = hub.list(repo)?;
+    let names = listing.names();
+    if model.file.is_some() || is_gguf_only(&names) {
+        let chosen = gguf_files::choose(repo, model.file.as_deref(), &listing)?;
+        if parts == Parts::WithoutWeights {
+            let what = "a GGUF file holds its description and its weights in one".to_string();
+            return Err(choice(repo, what, "leave out --without-weights"));
+        }
+        return gguf(hub, repo, &listing, chosen, progress);
+    }
+    folder(hub, repo, &listing, parts, progress).map(|place| Fetched {
+        place,
+        notice: None,
+    })
+}
+
+/// The same without a network, of what lies in the cache: a folder with a config.json, or a GGUF file with all its parts.
+pub fn cached(cache: &Path, word: &str) -> Option<PathBuf> {
+    let HubModel { repo, file } = hub_model(word)?;
+    let listing = hub::cached_listing(cache, &repo);
+    let is_file = |listing: &Listing| file.is_some() || is_gguf_only(&listing.names());
+    match listing.filter(is_file) {
+        Some(listing) => {
+            let chosen = gguf_files::choose(&repo, file.as_deref(), &listing).ok()?;
+            let part = |name: &String| hub::cached_file(cache, &repo, &listing, name);
+            let parts: Option<Vec<PathBuf>> = chosen.parts.iter().map(part).collect();
+            parts?.into_iter().next()
+        }
+        None if file.is_some() => None,
+        None => hub::cached_model(cache, &repo.id, Some(&repo.revision)),
+    }
+}
+
+/// Whether a repository has GGUF files and no other weights that are read.
+fn is_gguf_only(names: &[String]) -> bool {
+    let has = |name: &str| names.iter().any(|n| n == name);
+    let is_folder = has(hf::CONFIG) && (has(hf::WEIGHTS) || has(hf::INDEX));
+    !is_folder && gguf_files::has_models(names)
+}
+
+fn gguf(
+    hub: &Hub,
     repo: &Repo,
+    listing: &Listing,
+    chosen: Chosen,
+    progress: &OnProgress<'_>,
+) -> Result<Fetched, HubError> {
+    let Chosen { parts, notice } = chosen;
+    hub.check_room(repo, listing, &parts)?;
+    if let Some(name) = parts.first()
+        && let Some(bytes) = hub.beginning(repo, listing, name, BEGINNING)
+        && let Err(why) = check_beginning(&bytes)
+    {
+        let fix = "docs/models.md lists the architectures that are read; name another repository";
+        return Err(choice(repo, format!("{}: {why}", one_line(name)), fix));
+    }
+    let mut first = None;
+    for name in &parts {
+        let place = hub.fetch(repo, listing, name, progress)?;
+        first.get_or_insert(place);
+    }
+    let place = first.ok_or_else(|| HubError::NoFile {
+        repo: repo.id.clone(),
+        file: "*.gguf".into(),
+    })?;
+    Ok(Fetched { place, notice })
+}
+
+/// The folder of a model with safetensors.
+fn folder(
+    hub: &Hub,
+    repo: &Repo,
+    listing: &Listing,
     parts: Parts,
     progress: &OnProgress<'_>,
 ) -> Result<PathBuf, HubError> {
-    let listing = hub.list(repo)?;
     let names = listing.names();
     let has = |name: &str| names.iter().any(|n| n == name);
     if !has(hf::CONFIG) {
-        return Err(no_model(repo, &names));
+        return Err(choice(
+            repo,
+            format!("it has no {}, so it is not a model", hf::CONFIG),
+            "check the name; data sets go to data.sources",
+        ));
     }
-    let config = hub.fetch(repo, &listing, hf::CONFIG, progress)?;
+    let config = hub.fetch(repo, listing, hf::CONFIG, progress)?;
     if parts == Parts::Everything {
-        let weights = weights(hub, repo, &listing, progress)?;
+        let weights = weights(hub, repo, listing, progress)?;
+        hub.check_room(repo, listing, &weights)?;
         for name in &weights {
-            hub.fetch(repo, &listing, name, progress)?;
+            hub.fetch(repo, listing, name, progress)?;
         }
     }
     for name in BESIDE.into_iter().filter(|name| has(name)) {
-        hub.fetch(repo, &listing, name, progress)?;
+        hub.fetch(repo, listing, name, progress)?;
     }
     if !has(hf::TOKENIZER) && has(SENTENCEPIECE) {
-        hub.fetch(repo, &listing, SENTENCEPIECE, progress)?;
+        hub.fetch(repo, listing, SENTENCEPIECE, progress)?;
     }
     Ok(config.parent().unwrap_or(Path::new(".")).to_path_buf())
 }
@@ -105,32 +216,6 @@ fn weights(
     }
 }
 
-fn no_model(repo: &Repo, names: &[String]) -> HubError {
-    let gguf = names.iter().filter(|name| name.ends_with(".gguf"));
-    let gguf = one_per_model(gguf.map(PathBuf::from).collect());
-    let gguf: Vec<String> = gguf.iter().take(8).map(|name| listed(name)).collect();
-    match gguf.is_empty() {
-        true => choice(
-            repo,
-            format!("it has no {}, so it is not a model", hf::CONFIG),
-            "check the name; data sets go to data.sources",
-        ),
-        false => choice(
-            repo,
-            format!("it has only GGUF files: {}", gguf.join(", ")),
-            "download one of them, in all its parts, and name the file",
-        ),
-    }
-}
-
-/// A GGUF file of a repository, with which part it is where there are several.
-fn listed(name: &Path) -> String {
-    match PartName::of(name).filter(|part| part.count > 1) {
-        Some(part) => format!("{} (part {} of {})", shown(name), part.number, part.count),
-        None => shown(name),
-    }
-}
-
 fn choice(repo: &Repo, what: impl Into<String>, fix: &str) -> HubError {
     HubError::Choice {
         repo: repo.id.clone(),
@@ -140,136 +225,4 @@ fn choice(repo: &Repo, what: impl Into<String>, fix: &str) -> HubError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::hub::HubConfig;
-    use sha2::{Digest, Sha256};
-    use std::io::{BufRead, BufReader, Write};
-    use std::net::TcpListener;
-    use std::path::Path;
-    use std::time::Duration;
-
-    const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
-
-    /// Serves files as the hub does, until the test ends.
-    fn serve(files: Vec<(String, Vec<u8>)>) -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        std::thread::spawn(move || {
-            for mut stream in listener.incoming().flatten() {
-                let mut line = String::new();
-                let mut reader = BufReader::new(stream.try_clone().unwrap());
-                let _ = reader.read_line(&mut line);
-                let path = line.split(' ').nth(1).unwrap_or_default().to_string();
-                while line.trim() != "" {
-                    line.clear();
-                    let _ = reader.read_line(&mut line);
-                }
-                let body = if path.starts_with("/api/models/") {
-                    listing(&files)
-                } else {
-                    let name = path.rsplit('/').next().unwrap_or_default();
-                    let found = files.iter().find(|(n, _)| n == name);
-                    found.map(|(_, c)| c.clone()).unwrap_or_default()
-                };
-                let head = format!(
-                    "HTTP/1.1 200 X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-                    body.len()
-                );
-                let _ = stream.write_all(head.as_bytes());
-                let _ = stream.write_all(&body);
-            }
-        });
-        endpoint
-    }
-
-    fn listing(files: &[(String, Vec<u8>)]) -> Vec<u8> {
-        let siblings = files.iter().map(|(name, content)| {
-            let digest = Sha256::digest(content);
-            let sha: String = digest.iter().map(|b| format!("{b:02x}")).collect();
-            serde_json::json!({"rfilename": name, "size": content.len(), "blobId": sha[..40],
-                "lfs": {"sha256": sha, "size": content.len()}})
-        });
-        let siblings: Vec<_> = siblings.collect();
-        let value = serde_json::json!({"sha": COMMIT, "siblings": siblings});
-        value.to_string().into_bytes()
-    }
-
-    /// The files of a folder of fixtures.
-    fn fixture(name: &str) -> Vec<(String, Vec<u8>)> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/oracle/families");
-        let entries = std::fs::read_dir(folder.join(name)).unwrap();
-        let read = |entry: std::fs::DirEntry| {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            (name, std::fs::read(entry.path()).unwrap())
-        };
-        entries.map(|entry| read(entry.unwrap())).collect()
-    }
-
-    fn hub(endpoint: &str, cache: &Path, offline: bool) -> Hub {
-        Hub::new(&HubConfig {
-            endpoint: endpoint.into(),
-            cache: Some(cache.into()),
-            timeout: Duration::from_secs(5),
-            pause: Duration::from_millis(1),
-            offline,
-            ..HubConfig::default()
-        })
-    }
-
-    #[test]
-    fn a_sharded_model_comes_whole_and_is_there_without_a_network() {
-        let cache = tempfile::tempdir().unwrap();
-        let mut files = fixture("llama");
-        files.push(("pytorch_model.bin".into(), b"never asked for".to_vec()));
-        files.push(("tokenizer.json".into(), b"{}".to_vec()));
-        let endpoint = serve(files);
-        let repo = repo("org/tiny").unwrap();
-        let quiet = |_: &str, _: u64, _: u64| {};
-        let online = hub(&endpoint, cache.path(), false);
-        let about = fetch(&online, &repo, Parts::Description, &quiet).unwrap();
-        assert!(about.join("tokenizer.json").is_file() && !about.join(hf::INDEX).exists());
-        let folder = fetch(&online, &repo, Parts::Everything, &quiet).unwrap();
-        assert!(hf::load(&folder).is_ok());
-        assert!(!folder.join("pytorch_model.bin").exists());
-        assert!(!folder.join("expected.safetensors").exists());
-        assert_eq!(
-            hub::cached_model(cache.path(), "org/tiny", None),
-            Some(folder.clone())
-        );
-        let offline = hub("http://127.0.0.1:1", cache.path(), true);
-        assert_eq!(
-            fetch(&offline, &repo, Parts::Everything, &quiet).unwrap(),
-            folder
-        );
-    }
-
-    #[test]
-    fn repositories_without_a_model_say_what_they_have() {
-        let fault = |files: &[&str]| {
-            let cache = tempfile::tempdir().unwrap();
-            let files = files.iter().map(|n| (n.to_string(), b"{}".to_vec()));
-            let endpoint = serve(files.collect());
-            let hub = hub(&endpoint, cache.path(), false);
-            let repo = repo("org/tiny").unwrap();
-            let error = fetch(&hub, &repo, Parts::Everything, &|_, _, _| {});
-            error.unwrap_err().to_string()
-        };
-        let pickle = fault(&["config.json", "pytorch_model.bin"]);
-        assert!(
-            pickle.contains("pickle") && pickle.contains("save_pretrained"),
-            "{pickle}"
-        );
-        let gguf = fault(&["README.md", "m-Q4_0.gguf"]);
-        assert!(gguf.contains("m-Q4_0.gguf"), "{gguf}");
-        let parts = fault(&["m-00001-of-00002.gguf", "m-00002-of-00002.gguf"]);
-        let once = parts.contains("m-00001-of-00002.gguf (part 1 of 2)");
-        assert!(once && !parts.contains("m-00002"), "{parts}");
-        let later = fault(&["m-00003-of-00003.gguf", "m-00002-of-00003.gguf"]);
-        let once = later.contains("m-00002-of-00003.gguf (part 2 of 3)");
-        assert!(once && !later.contains("m-00003-"), "{later}");
-        assert!(fault(&["README.md"]).contains("no config.json"));
-        let index = fault(&["config.json", "model.safetensors.index.json"]);
-        assert!(index.contains("weight_map"), "{index}");
-    }
-}
+mod tests;

@@ -4,9 +4,10 @@
 
 mod fetch;
 mod folder;
+mod gguf_files;
 mod scorer;
 
-pub use fetch::{Parts, fetch, repo};
+pub use fetch::{Fetched, HubModel, Parts, cached, fetch, hub_model, repo};
 pub use folder::{Folder, Outline, has_chat_template, is_adapter_alone, notes, outline, under};
 pub use scorer::{AnswerRead, RewardModel};
 
@@ -102,7 +103,7 @@ pub fn name_of(path: &Path) -> String {
 const MAX_ADAPTERS: usize = 8;
 
 /// What may be named where a model is wanted.
-const FORMS: &str = "name a checkpoint folder such as runs/…/checkpoints/step-001000, a Hugging Face model folder, a .gguf file, or a hub id (org/name)";
+const FORMS: &str = "name a checkpoint folder such as runs/…/checkpoints/step-001000, a Hugging Face model folder, a .gguf file, or a hub id (org/name), for a GGUF file with which one (org/name:Q4_K_M)";
 
 impl SourceError {
     /// What to do about it.

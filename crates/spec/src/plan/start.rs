@@ -50,6 +50,26 @@ pub fn model_of_run(
     may_be_a_run.then(|| checkpoint_named(runs_dir, &full.to_string_lossy()))?
 }
 
+/// Where in the hub's cache the model lies that is named by its id; an error says how to get one that is not there. `None` for what is no id,
+/// or lies at that path.
+pub fn model_of_hub(
+    said: &str,
+    home: Option<&Path>,
+    hub_cache: Option<&Path>,
+) -> Option<Result<PathBuf, String>> {
+    let full = expand_home(Path::new(said), Path::new(""), home).ok()?;
+    if full.exists() || models::repo(said).is_none() {
+        return None;
+    }
+    let found = hub_cache.and_then(|cache| models::cached(cache, said));
+    let said = one_line(said);
+    Some(found.ok_or_else(|| {
+        format!(
+            "{said} is not on this machine: `llmtui model pull {said}` downloads it from the hub"
+        )
+    }))
+}
+
 /// A new run of a spec. Its header names what it came from: `parent`, or else the run whose checkpoint it starts from.
 ///
 /// # Errors

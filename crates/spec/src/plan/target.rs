@@ -12,7 +12,7 @@ use super::scheme::{Precision, UpdateState, rates_in_8_bits};
 use crate::base::finding::Finding;
 use crate::base::near::closest;
 use crate::data::{DataEnv, DataError, Dataset, Packing, Unit};
-use crate::models::{ModelSource, SourceError};
+use crate::models::{ModelSource, SourceError, hub_model};
 use crate::nn::footprint::{self, ComputeDtype, Subject};
 use crate::nn::{self, compute_dtype_name, param_infos_of};
 use crate::run::state::Head;
@@ -227,9 +227,10 @@ pub fn on_own_engine(source: &ModelSource) -> Option<Request> {
     Some(request)
 }
 
-/// True if a word can only be a path: an owner and a name are written with a slash too.
+/// True if a word can only be a path: an owner and a name are written with a slash too, and a file of theirs with more.
 fn is_path(word: &str) -> bool {
-    word.starts_with(['.', '/', '~']) || word.ends_with('/') || word.matches('/').count() > 1
+    let slashes = word.matches('/').count() > 1 && hub_model(word).is_none();
+    word.starts_with(['.', '/', '~']) || word.ends_with('/') || slashes
 }
 
 /// True if a name is a preset or a spec file.

@@ -11,7 +11,7 @@ use super::vocabulary;
 use crate::base::text::{one_line, shown};
 use crate::hub;
 use crate::models::{
-    ModelSource, SourceError, TO_COME, files_by_name, first_part, tokenizer_place,
+    self, ModelSource, SourceError, TO_COME, files_by_name, first_part, tokenizer_place,
 };
 use crate::nn::{HeadKind, ModelConfig};
 use serde_json::{Value, json};
@@ -286,8 +286,7 @@ pub fn base_folder(said: &str, project_dir: &Path, hub_cache: Option<&Path>) -> 
     if path.exists() {
         return Some(first_part(&path));
     }
-    let (id, revision) = hub::model_id(said)?;
-    hub::cached_model(hub_cache?, id, revision)
+    models::cached(hub_cache?, said)
 }
 
 /// The tokenizer that the spec names, else the model's own.

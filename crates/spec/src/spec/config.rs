@@ -109,7 +109,7 @@ pub struct TrainConfig {
     /// `true` is `full`.
     pub activation_checkpointing: ActivationCheckpointing,
     /// Start from the weights of an existing model instead of random ones (short name `model.from`): a checkpoint folder, a
-    /// Hugging Face model folder, a GGUF file (its weights are converted to f32, unless adapters train on it), or a hub id (`org/name`). Values of `model` and
+    /// Hugging Face model folder, a GGUF file (its weights are converted to f32, unless adapters train on it), or a hub id (`org/name`; of a GGUF file `org/name:Q4_K_M`). Values of `model` and
     /// `data.tokenizer` that the spec leaves out come from that model; `model.seq_len` may be smaller than its own.
     pub from: Option<std::path::PathBuf>,
     /// With adapters, dequantize a GGUF base to f32. Otherwise its weights stay quantized and frozen (QLoRA): a fraction of

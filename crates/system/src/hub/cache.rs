@@ -120,6 +120,24 @@ impl RepoCache {
         (blobs.join(blob), blobs.join(format!("{blob}.incomplete")))
     }
 
+    /// The folder of the repository.
+    pub fn folder(&self) -> &Path {
+        &self.root
+    }
+
+    /// Bytes of a file that are still to be downloaded, as far as its size is known.
+    pub fn bytes_to_come(&self, commit: &str, file: &RemoteFile) -> u64 {
+        let (Some(size), None) = (file.size, self.snapshot_file(commit, file)) else {
+            return 0;
+        };
+        let length = |path: &Path| fs::metadata(path).map_or(0, |meta| meta.len());
+        let there = file.blob.as_deref().map_or(0, |blob| {
+            let (whole, partial) = self.blob_paths(blob);
+            length(&whole).max(length(&partial))
+        });
+        size.saturating_sub(there)
+    }
+
     /// Adds a file to a snapshot: a relative link to the blob.
     pub fn link(&self, commit: &str, name: &str, blob: &str) -> Result<PathBuf, HubError> {
         let path = self.snapshot_path(commit, name)?;

@@ -34,21 +34,42 @@ pub(super) fn fetch(
     let _lock = wait_for_lock(http, cache, blob)?;
     let there = fs::metadata(&whole).is_ok_and(|m| file.size.is_none_or(|s| s == m.len()));
     if !there {
-        let prefix = match repo.kind {
-            RepoKind::Dataset => "datasets/",
-            RepoKind::Model => "",
-        };
-        let url = format!(
-            "{}/{prefix}{}/resolve/{commit}/{}",
-            config.endpoint,
-            repo.id,
-            encoded(&file.name, true)
-        );
+        let url = url(config, repo, commit, file);
         receive(http, repo, &url, file, &partial, progress)?;
         verify(file, &partial)?;
         fs::rename(&partial, &whole).map_err(HubError::disk(&whole))?;
     }
     cache.link(commit, &file.name, blob)
+}
+
+fn url(config: &HubConfig, repo: &Repo, commit: &str, file: &RemoteFile) -> String {
+    let prefix = match repo.kind {
+        RepoKind::Dataset => "datasets/",
+        RepoKind::Model => "",
+    };
+    format!(
+        "{}/{prefix}{}/resolve/{commit}/{}",
+        config.endpoint,
+        repo.id,
+        encoded(&file.name, true)
+    )
+}
+
+/// The first bytes of a file, as far as they come; nothing is kept.
+pub(super) fn beginning(
+    http: &Http,
+    config: &HubConfig,
+    repo: &Repo,
+    commit: &str,
+    file: &RemoteFile,
+    most: u64,
+) -> Result<Vec<u8>, HubError> {
+    let response = http.get(repo, &url(config, repo, commit, file), 0)?;
+    let mut bytes = Vec::new();
+    let mut body = response.into_body().into_reader().take(most);
+    // What a broken connection leaves is a beginning too.
+    let _ = body.read_to_end(&mut bytes);
+    Ok(bytes)
 }
 
 fn wait_for_lock(

@@ -1,6 +1,8 @@
 //! Errors of the hub, the network or the cache: what failed, why, and what to do.
 
 use crate::base::files::is_path_error;
+use crate::base::human;
+use crate::base::text::shown;
 use std::path::PathBuf;
 
 /// An error of the hub, the network or the cache.
@@ -57,6 +59,13 @@ pub enum HubError {
         path: PathBuf,
         source: std::io::Error,
     },
+    #[error("{repo}: {} more are to be downloaded, and {} are free at {}", human::bytes(*needs), human::bytes(*free), shown(folder))]
+    Room {
+        repo: String,
+        folder: PathBuf,
+        needs: u64,
+        free: u64,
+    },
     #[error("{repo}: {what}")]
     Choice {
         repo: String,
@@ -84,6 +93,7 @@ impl HubError {
     pub fn is_environment_error(&self) -> bool {
         match self {
             HubError::Disk { source, .. } => !is_path_error(source),
+            HubError::Room { .. } => true,
             _ => self.is_outage(),
         }
     }
@@ -130,6 +140,9 @@ impl HubError {
                 "the download was discarded: try again; if it keeps failing, a proxy or mirror modifies the file".into()
             }
             HubError::Disk { .. } => "check free space and permissions of the cache folder (HF_HOME)".into(),
+            HubError::Room { .. } => {
+                "free some, choose another folder (HF_HOME), or take a smaller file or model".into()
+            }
             HubError::Choice { fix, .. } => fix.clone(),
         }
     }

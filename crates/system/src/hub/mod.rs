@@ -21,10 +21,11 @@ pub use card::{CardConfig, configs as card_configs};
 pub use choose::{Chosen, Wanted, choose, is_description};
 pub use config::{HubConfig, Secret};
 pub use error::HubError;
-pub use model::{cached_model, id_of_cached, model_id};
+pub use model::{ModelId, cached_file, cached_listing, cached_model, id_of_cached, model_id};
 pub use name::{confined, is_repo_id};
 pub use pace::Pace;
 
+use crate::base::files::free_space;
 use cache::RepoCache;
 use http::Http;
 use std::path::PathBuf;
@@ -170,6 +171,56 @@ impl Hub {
             &cache,
             progress,
         )
+    }
+
+    /// The first bytes of a file that is still to be downloaded whole; `None` of one of which anything is here, and without a network.
+    pub fn beginning(
+        &self,
+        repo: &Repo,
+        listing: &Listing,
+        name: &str,
+        most: u64,
+    ) -> Option<Vec<u8>> {
+        let cache = self.cache(repo).ok()?;
+        let file = listing.files.iter().find(|file| file.name == name)?;
+        let to_come = cache.bytes_to_come(&listing.commit, file);
+        if self.offline_because(listing).is_some() || Some(to_come) != file.size {
+            return None;
+        }
+        let (http, config) = (&self.http, &self.config);
+        download::beginning(http, config, repo, &listing.commit, file, most).ok()
+    }
+
+    /// Whether the disk of the cache has room for what is still to come of these files.
+    ///
+    /// # Errors
+    /// It has not.
+    pub fn check_room(
+        &self,
+        repo: &Repo,
+        listing: &Listing,
+        names: &[String],
+    ) -> Result<(), HubError> {
+        if self.offline_because(listing).is_some() {
+            return Ok(());
+        }
+        let cache = self.cache(repo)?;
+        let wanted = listing.files.iter().filter(|f| names.contains(&f.name));
+        let needs: u64 = wanted
+            .map(|file| cache.bytes_to_come(&listing.commit, file))
+            .fold(0, u64::saturating_add);
+        let folder = cache.folder();
+        // The first download makes the folder; a file system that does not report its room may have it.
+        let there = folder.ancestors().find(|folder| folder.exists());
+        match there.and_then(|there| free_space(there).ok()) {
+            Some(free) if free < needs => Err(HubError::Room {
+                repo: repo.id.clone(),
+                folder: folder.to_path_buf(),
+                needs,
+                free,
+            }),
+            _ => Ok(()),
+        }
     }
 
     fn offline_because(&self, listing: &Listing) -> Option<String> {

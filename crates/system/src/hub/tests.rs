@@ -443,3 +443,34 @@ fn an_unreachable_hub_is_an_outage_with_a_hint() {
         "{error}"
     );
 }
+
+#[test]
+fn files_that_the_disk_has_no_room_for_are_refused_before_a_download() {
+    let cache = tempfile::tempdir().unwrap();
+    let hub = Hub::new(&HubConfig {
+        cache: Some(cache.path().join("hub")),
+        ..HubConfig::default()
+    });
+    let repo = Repo::new(RepoKind::Model, "org/large", None).unwrap();
+    let file = |name: &str, size: u64| RemoteFile {
+        name: name.into(),
+        size: Some(size),
+        blob: Some(hash(name.as_bytes())),
+        sha256: None,
+    };
+    let listing = Listing {
+        commit: COMMIT.into(),
+        files: vec![file("small", 1), file("a", 1 << 60), file("b", 1 << 60)],
+        from_cache: None,
+    };
+    let check = |names: &[&str]| {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        hub.check_room(&repo, &listing, &names)
+    };
+    assert!(check(&["small"]).is_ok());
+    let error = check(&["small", "a", "b"]).unwrap_err();
+    assert!(error.is_environment_error(), "{error}");
+    let words = error.to_string();
+    assert!(words.contains("2 EiB more are to be downloaded"), "{words}");
+    assert!(error.hint().contains("HF_HOME"));
+}

@@ -131,10 +131,15 @@ impl JobContext {
         start::model_of_run(&self.runs_dir, said, self.env.home.as_deref())
     }
 
-    /// Looks at what the wizard asks for; a run in a model's place is its checkpoint.
+    /// Looks at what the wizard asks for; a run in a model's place is its checkpoint, and an id of the hub its place in the cache.
     pub fn look(&self, look: InspectRequest) -> Inspection {
+        let hub = |said: &str| {
+            let cache = self.sources.hub_cache.as_deref();
+            start::model_of_hub(said, self.env.home.as_deref(), cache)
+        };
         if let InspectRequest::Model { path, .. } = &look
-            && let Some(found) = self.model_of_run(&path.to_string_lossy())
+            && let said = path.to_string_lossy()
+            && let Some(found) = self.model_of_run(&said).or_else(|| hub(&said))
         {
             return Inspection::Run(path.clone(), found);
         }

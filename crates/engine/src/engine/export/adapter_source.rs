@@ -42,7 +42,12 @@ impl AdapterSource {
         }
         let said = peft.base().map(|said| {
             let place = Path::new(said);
-            hub::id_of_cached(place).unwrap_or_else(|| said.to_string())
+            // The id alone does not say which file of a repository: PEFT would look for its safetensors.
+            let is_file = place
+                .extension()
+                .is_some_and(|end| end.eq_ignore_ascii_case("gguf"));
+            let id = hub::id_of_cached(place).filter(|_| !is_file);
+            id.unwrap_or_else(|| said.to_string())
         });
         Ok(AdapterSource {
             grown: grown(&peft),

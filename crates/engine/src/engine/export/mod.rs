@@ -230,10 +230,7 @@ impl Source {
 
     /// The repository of the hub whose copy in the cache these weights are, or were before adapters.
     fn base_id(&self) -> Option<String> {
-        let root = self.from.chain().0.path();
-        let of = crate::hub::id_of_cached;
-        // A GGUF file lies in the folder of its commit.
-        of(root).or_else(|| of(root.parent()?))
+        crate::hub::id_of_cached(self.from.chain().0.path())
     }
 }
 

@@ -115,7 +115,7 @@ pub enum Inspection {
     Data(PathBuf, Result<DataFacts, String>),
     Model(PathBuf, Result<ModelFacts, String>),
     Config(PathBuf, Result<ConfigFacts, String>),
-    /// What was typed as a model is a run: its checkpoint, or why it has none.
+    /// What was typed as a model is a run, or an id of the hub: its checkpoint or its place in the cache, or why there is none.
     Run(PathBuf, Result<PathBuf, String>),
 }
 

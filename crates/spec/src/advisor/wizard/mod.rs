@@ -139,6 +139,11 @@ impl Wizard {
         self.context.runs_dir.as_deref()
     }
 
+    /// Where downloaded models are.
+    pub fn hub_cache(&self) -> Option<&Path> {
+        self.context.hub_cache.as_deref()
+    }
+
     /// What `~` means at the beginning of a path.
     pub fn home(&self) -> Option<&Path> {
         self.context.home.as_deref()

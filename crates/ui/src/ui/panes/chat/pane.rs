@@ -359,7 +359,7 @@ fn place_prompt() -> Prompt {
     Prompt::new(
         topic(PLACE),
         "model: a folder, a .gguf file or a hub id",
-        "{accept} loads it; org/name is downloaded from the hub first",
+        "{accept} loads it; org/name or org/name:Q4_K_M is downloaded from the hub first",
     )
     .needed()
     .path()
