@@ -9,12 +9,13 @@ use super::Sizes;
 use crate::fetch;
 use crate::lanes::{Buffer, LINE, Lanes, Vector, widest};
 use crate::math::exp;
+use crate::numbers::{Number, Values, bf16};
 use crate::simd::multiversion;
 use crate::threads::{self, SharedSlice};
 use std::cell::RefCell;
 
-/// Keys per chunk: with head_dim 64 its keys and values are 16 KiB, so that the next chunk's keys fit beside them into an L1 cache
-/// of 32 KiB.
+/// Keys per chunk: with head_dim 64 its keys and values are 16 KiB in f32, so that the next chunk's keys fit beside them into an L1
+/// cache of 32 KiB.
 const CHUNK: usize = 32;
 /// Keys whose scores are computed together.
 const QUAD: usize = 4;
@@ -31,8 +32,8 @@ pub(super) struct Token<'a> {
     /// All query heads, rotated: (q_width).
     pub q: &'a [f32],
     /// For each key/value head `capacity` rows of head_dim.
-    pub keys: &'a [f32],
-    pub values: &'a [f32],
+    pub keys: Values<'a>,
+    pub values: Values<'a>,
     pub capacity: usize,
     /// The visible rows of the cache are from..to.
     pub from: usize,
@@ -50,6 +51,8 @@ impl Token<'_> {
 thread_local! {
     /// The parts of all chunks, see [`Part`].
     static PARTS: RefCell<Buffer> = RefCell::new(Buffer::default());
+    /// Keys and values of a chunk in f32, if they are stored otherwise.
+    static WIDE: RefCell<Buffer> = RefCell::new(Buffer::default());
 }
 
 /// The layout of one chunk's result for one query head: the largest score, the sum of the weights relative to it, and from LINE
@@ -88,12 +91,12 @@ pub(super) fn forward(sizes: Sizes, tokens: &[Token], out: &mut [f32]) {
         for at in task * run..end {
             let Some(chunk) = next else { break };
             next = (at + 1 < end).then(|| place(at + 1));
-            let next_keys = next.as_ref().map_or(&[][..], |next| next.keys);
+            let next_keys = next.as_ref().map(|next| next.keys);
             // SAFETY: each chunk has its own part; the level guarantees the instructions.
-            unsafe {
+            WIDE.with_borrow_mut(|wide| unsafe {
                 let part = parts.range(at * width..(at + 1) * width);
-                one_chunk(false, &sizes, &chunk, next_keys, part);
-            }
+                one_chunk(false, &sizes, &chunk, next_keys, wide, part);
+            });
         }
     });
     let out = SharedSlice::new(out);
@@ -133,8 +136,8 @@ struct Chunk<'a> {
     /// The first key's row in the cache.
     first: usize,
     /// (n, head_dim) each.
-    keys: &'a [f32],
-    values: &'a [f32],
+    keys: Values<'a>,
+    values: Values<'a>,
 }
 
 impl<'a> Chunk<'a> {
@@ -147,18 +150,26 @@ impl<'a> Chunk<'a> {
             token,
             kv,
             first,
-            keys: &token.keys[rows.clone()],
-            values: &token.values[rows],
+            keys: token.keys.range(rows.clone()),
+            values: token.values.range(rows),
         }
     }
 }
 
 widest! {
-    fn one_chunk(pairs, sizes: &Sizes<'_>, chunk: &Chunk<'_>, next_keys: &[f32], part: &mut [f32]) = one_chunk_with
+    fn one_chunk(
+        pairs,
+        sizes: &Sizes<'_>,
+        chunk: &Chunk<'_>,
+        next_keys: Option<Values<'_>>,
+        wide: &mut Buffer,
+        part: &mut [f32],
+    ) = one_chunk_with
 }
 
 /// Fills `part` with the results of a chunk for the query heads of its key/value head. Values are prefetched while scores are
-/// computed, and the next chunk's keys while values are added.
+/// computed, and the next chunk's keys while values are added. Keys and values in bf16 are converted once for all query heads, in
+/// `wide`.
 ///
 /// # Safety
 /// The machine must have V's instructions.
@@ -166,7 +177,8 @@ widest! {
 unsafe fn one_chunk_with<V: Vector>(
     sizes: &Sizes<'_>,
     chunk: &Chunk<'_>,
-    next_keys: &[f32],
+    next_keys: Option<Values<'_>>,
+    wide: &mut Buffer,
     part: &mut [f32],
 ) {
     let d = sizes.heads.head_dim;
@@ -176,14 +188,26 @@ unsafe fn one_chunk_with<V: Vector>(
     let scale = sizes.scores.scale(d);
     let distance = (chunk.token.to - 1 - chunk.first) as isize;
     let width = Part::width(d);
-    let mut next = Ahead::new(next_keys, group * n);
+    let mut next = next_keys.map_or_else(Ahead::default, |next| Ahead::new(next, group * n));
+    let (wide_keys, wide_values) = room(wide, chunk);
+    // SAFETY: guaranteed by the caller.
+    let keys = unsafe { as_f32::<V>(chunk.keys, wide_keys) };
+    let (mut values, mut wide_values) = (&[][..], Some(wide_values));
     let parts = part.chunks_mut(MEMBERS * width);
     for (at, (queries, parts)) in queries.chunks(MEMBERS * d).zip(parts).enumerate() {
         let mut scores = [[0.0; CHUNK]; MEMBERS];
         let scores = &mut scores[..queries.len() / d];
-        let values = if at == 0 { chunk.values } else { &[] };
+        let mut next_values = match at {
+            0 => Ahead::new(chunk.values, n.div_ceil(QUAD)),
+            _ => Ahead::default(),
+        };
         // SAFETY: guaranteed by the caller.
-        unsafe { score::<V>(scores, queries, chunk.keys, scale, values) };
+        unsafe {
+            score::<V>(scores, queries, keys, scale, &mut next_values);
+            if let Some(wide) = wide_values.take() {
+                values = as_f32::<V>(chunk.values, wide);
+            }
+        }
         let parts = parts.chunks_exact_mut(width);
         for (member, (scores, part)) in scores.iter_mut().zip(parts).enumerate() {
             let scores = &mut scores[..n];
@@ -195,51 +219,112 @@ unsafe fn one_chunk_with<V: Vector>(
             // SAFETY: guaranteed by the caller.
             unsafe {
                 (constants[0], constants[1]) = to_weights::<V>(scores);
-                blend::<V>(&mut weighted[..d], scores, chunk.values, &mut next);
+                blend::<V>(&mut weighted[..d], scores, values, &mut next);
             }
         }
     }
 }
 
+/// Memory for the keys and values of a chunk in f32; empty if they are f32 already.
+#[inline(always)]
+fn room<'a>(wide: &'a mut Buffer, chunk: &Chunk<'_>) -> (&'a mut [f32], &'a mut [f32]) {
+    let n = match chunk.keys {
+        Values::F32(_) => 0,
+        Values::Bf16(keys) => keys.len(),
+    };
+    wide.get(2 * n)[..2 * n].split_at_mut(n)
+}
+
+/// The values as f32: in place, or converted into `wide`, which is as long then.
+#[inline(always)]
+unsafe fn as_f32<'a, V: Vector>(values: Values<'a>, wide: &'a mut [f32]) -> &'a [f32] {
+    match values {
+        Values::F32(values) => values,
+        Values::Bf16(values) => {
+            // SAFETY: guaranteed by the caller.
+            unsafe { widen::<V>(values, wide) };
+            wide
+        }
+    }
+}
+
+/// `to` = `from`, of equal length.
+#[inline(always)]
+unsafe fn widen<V: Vector>(from: &[bf16], to: &mut [f32]) {
+    let (lines, rest) = from.as_chunks::<LINE>();
+    let (to_lines, to_rest) = to.as_chunks_mut::<LINE>();
+    for (from, to) in lines.iter().zip(to_lines) {
+        for at in (0..LINE).step_by(V::LANES) {
+            // SAFETY: guaranteed by the caller; a line is a whole number of registers.
+            unsafe { V::load_bf16(from.as_ptr().add(at)).store(to.as_mut_ptr().add(at)) };
+        }
+    }
+    for (to, from) in to_rest.iter_mut().zip(rest) {
+        *to = from.wide();
+    }
+}
+
 /// Prefetches an array in equal parts.
-struct Ahead<'a> {
-    left: &'a [f32],
+#[derive(Clone, Copy)]
+struct Ahead {
+    at: *const u8,
+    /// Bytes.
+    left: usize,
     step: usize,
 }
 
-impl<'a> Ahead<'a> {
-    /// `values` in `times` steps.
-    fn new(values: &'a [f32], times: usize) -> Self {
+impl Default for Ahead {
+    /// Nothing.
+    fn default() -> Self {
         Ahead {
-            left: values,
-            step: values.len().div_ceil(times.max(1)).next_multiple_of(LINE),
+            at: std::ptr::null(),
+            left: 0,
+            step: 0,
+        }
+    }
+}
+
+impl Ahead {
+    /// `values` in `times` steps.
+    #[inline(always)]
+    fn new(values: Values<'_>, times: usize) -> Self {
+        const LINE_BYTES: usize = LINE * size_of::<f32>();
+        let (at, left) = match values {
+            Values::F32(x) => (x.as_ptr().cast(), size_of_val(x)),
+            Values::Bf16(x) => (x.as_ptr().cast(), size_of_val(x)),
+        };
+        Ahead {
+            at,
+            left,
+            step: left.div_ceil(times.max(1)).next_multiple_of(LINE_BYTES),
         }
     }
 
     #[inline(always)]
     fn step(&mut self) {
-        if let Some((now, later)) = self.left.split_at_checked(self.step) {
-            fetch::at(now.as_ptr(), now.len());
-            self.left = later;
+        if self.left > 0 {
+            let now = self.step.min(self.left);
+            fetch::at(self.at, now);
+            // Only for its address; never read through.
+            self.at = self.at.wrapping_add(now);
+            self.left -= now;
         }
     }
 }
 
-/// For each of the queries (members, d): scores_j = scale · q · k_j for the keys (n, d). `values` (n, d) are prefetched.
+/// For each of the queries (members, d): scores_j = scale · q · k_j for the keys (n, d), with a step of `next` for each quad.
 #[inline(always)]
 unsafe fn score<V: Vector>(
     scores: &mut [[f32; CHUNK]],
     queries: &[f32],
     keys: &[f32],
     scale: f32,
-    values: &[f32],
+    next: &mut Ahead,
 ) {
     let d = queries.len() / scores.len();
     let n = keys.len() / d;
     for first in (0..n).step_by(QUAD) {
-        if let Some(values) = values.get(first * d..) {
-            fetch::at(values.as_ptr(), values.len().min(QUAD * d));
-        }
+        next.step();
         // A last incomplete quad repeats the last key.
         let rows = std::array::from_fn(|j| &keys[(first + j).min(n - 1) * d..][..d]);
         for (scores, q) in scores.iter_mut().zip(queries.chunks_exact(d)) {
@@ -308,7 +393,7 @@ unsafe fn to_weights<V: Vector>(scores: &mut [f32]) -> (f32, f32) {
 
 /// out = Σ_j weights_j · values_j for the values (n, d), with a step of `next` for each.
 #[inline(always)]
-unsafe fn blend<V: Vector>(out: &mut [f32], weights: &[f32], values: &[f32], next: &mut Ahead<'_>) {
+unsafe fn blend<V: Vector>(out: &mut [f32], weights: &[f32], values: &[f32], next: &mut Ahead) {
     let d = out.len();
     let mut at = 0;
     // SAFETY: guaranteed by the caller; the columns at.. of rows of d numbers.
@@ -338,7 +423,7 @@ unsafe fn columns<V: Vector, const LINES: usize>(
     at: usize,
     weights: &[f32],
     values: &[f32],
-    next: &mut Ahead<'_>,
+    next: &mut Ahead,
 ) {
     let rows = values.chunks_exact(out.len());
     // SAFETY: guaranteed by the caller: LINES lines from column `at` on.

@@ -28,6 +28,7 @@ fn talked(
         context: 64,
         template: template.map(String::from),
         quantized: None,
+        kv_cache: None,
         seconds: 0.1,
         notes: Vec::new(),
         adapters: Vec::new(),
