@@ -211,6 +211,11 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
     (&["completions", "basic"], 2, &["invalid value 'basic'"]),
     (&["chat", "x", "--top-p", "2"], 2, &["at most 1"]),
     (
+        &["chat", "x", "--kv-cache", "f16"],
+        2,
+        &["auto, f32 or bf16"],
+    ),
+    (
         &["presets", "show", "quikstart"],
         2,
         &["did you mean quickstart?"],

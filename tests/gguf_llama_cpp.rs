@@ -19,7 +19,7 @@ use llmtui::nn::generate::{Continuing, WhenFull, generate};
 use llmtui::nn::mlp::MlpConfig;
 use llmtui::nn::norm::NormConfig;
 use llmtui::nn::position::PositionConfig;
-use llmtui::nn::{Model, ModelConfig, MoeConfig};
+use llmtui::nn::{KvPrecision, Model, ModelConfig, MoeConfig};
 use sha2::{Digest, Sha256};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -256,6 +256,8 @@ fn logits(model: &mut Model, ids: &[u32]) -> Vec<f32> {
 }
 
 fn greedy(model: &mut Model, prompt: &[u32], n: usize) -> Vec<u32> {
+    // As llama.cpp's is here.
+    model.set_kv_cache(KvPrecision::F32).unwrap();
     let sampling = Sampling {
         temperature: 0.0,
         max_new_tokens: n,

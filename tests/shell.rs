@@ -75,6 +75,8 @@ fn chat_continues_text_with_the_best_checkpoint_of_a_run() {
             "5",
             "--json",
             "--show-prompt",
+            "--kv-cache",
+            "bf16",
         ])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -95,6 +97,7 @@ fn chat_continues_text_with_the_best_checkpoint_of_a_run() {
     assert_eq!(answers.len(), 2);
     assert_eq!(answers[1]["rendered"], "JULIET:");
     assert_eq!(answers[1]["n_tokens"], 5);
+    assert_eq!(answers[1]["kv_cache"], "bf16");
     assert_eq!(answers[1]["reason"], "length");
     let refused = chat(&["--prompt", "☃"]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");

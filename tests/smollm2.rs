@@ -12,8 +12,8 @@
 
 use llmtui::base::sampling::Sampling;
 use llmtui::llama_cpp::GgufModel;
-use llmtui::nn::Model;
 use llmtui::nn::generate::{Continuing, WhenFull, generate};
+use llmtui::nn::{KvPrecision, Model};
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -79,6 +79,8 @@ fn top_is_near(row: &[f32], golden: &Golden, tolerance: f32) {
 }
 
 fn written(model: &mut Model, golden: &Golden) -> Vec<u32> {
+    // llama.cpp's has more bits than bf16.
+    model.set_kv_cache(KvPrecision::F32).unwrap();
     let sampling = Sampling {
         temperature: 0.0,
         max_new_tokens: golden.greedy.len(),

@@ -4,6 +4,7 @@ use super::{Context, exit::Failure, run_ref};
 use crate::base::near::{did_you_mean, nearest};
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::base::text::one_line;
+use crate::nn::KvPrecision;
 use crate::pipeline;
 use crate::spec::{self, Loaded, SpecSources};
 use std::path::PathBuf;
@@ -154,6 +155,17 @@ impl std::str::FromStr for Resume {
             run => Resume::Run(run.into()),
         })
     }
+}
+
+/// Parses a number format of the KV cache.
+pub fn kv_precision(word: &str) -> Result<KvPrecision, String> {
+    let unknown = || {
+        format!(
+            "the number formats of the KV cache are {}",
+            KvPrecision::WORDS
+        )
+    };
+    KvPrecision::by_word(word).ok_or_else(unknown)
 }
 
 fn number(text: &str) -> Result<f32, String> {

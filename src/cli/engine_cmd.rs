@@ -15,6 +15,7 @@ use crate::link::signals::{self, Hangup};
 use crate::link::stdio::{self, EventWriter};
 use crate::link::{self, ConnectError, Endpoint, EngineIo, Host, OnPanic};
 use crate::models::Parts;
+use crate::nn::KvPrecision;
 use crate::plan::calibration;
 use crate::run::RunDir;
 use crate::wire::{Event, Outcome};
@@ -40,6 +41,9 @@ pub struct Args {
     /// An adapter on that model; may be repeated
     #[arg(long = "adapter", value_name = "DIR", requires = "infer")]
     pub adapters: Vec<PathBuf>,
+    /// Number format of that model's KV cache: auto, f32 or bf16
+    #[arg(long, value_name = "WORD", requires = "infer", value_parser = super::args::kv_precision)]
+    pub kv_cache: Option<KvPrecision>,
     /// Drive the stages of this pipeline's folder
     #[arg(long, value_name = "DIR", conflicts_with_all = ["run_dir", "infer"])]
     pub pipeline: Option<PathBuf>,
@@ -91,7 +95,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         return super::pipeline::detached(folder, args.force, cx);
     }
     match (&args.infer, &args.run_dir) {
-        (Some(checkpoint), _) => hold_model(checkpoint, &args.adapters, cx),
+        (Some(checkpoint), _) => hold_model(checkpoint, &args, cx),
         (None, Some(run_dir)) if args.stdio => {
             let run = run_ref::named(&run_dir.to_string_lossy(), cx)?;
             match link::relay(&cx.env, &run, std::io::stdin(), &mut std::io::stdout()) {
@@ -188,7 +192,7 @@ pub fn learn_from(run: &RunDir, logged: u64, cx: &Context) {
 }
 
 /// Loads a model and answers prompts until standard input closes.
-fn hold_model(model: &Path, adapters: &[PathBuf], cx: &Context) -> anyhow::Result<Exit> {
+fn hold_model(model: &Path, args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let writer = RefCell::new(EventWriter::new(std::io::stdout()));
     let throttle = model_ref::Throttle::default();
     let tell = |download: &model_ref::Download| {
@@ -213,8 +217,12 @@ fn hold_model(model: &Path, adapters: &[PathBuf], cx: &Context) -> anyhow::Resul
     // A training run on the same machine has priority on the CPU.
     let _ = rustix::process::setpriority_process(None, 5);
     let clock = SystemClock::new();
-    let mut model = LoadedModel::load_with(checkpoint, adapters)
+    let mut model = LoadedModel::load_with(checkpoint, &args.adapters)
         .map_err(|e| Failure::user_error(e.to_string(), e.hint()))?;
+    let refused = |why: String| Failure::user_error(why, "--kv-cache f32");
+    model
+        .set_kv_cache(args.kv_cache.unwrap_or_default())
+        .map_err(refused)?;
     let seconds = clock.elapsed().as_secs_f64();
     let mut writer = writer.into_inner();
     writer.emit(Event::Hello {

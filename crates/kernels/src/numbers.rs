@@ -8,6 +8,7 @@ use crate::fetch::RUN;
 use crate::quant::half::{from_bf16, to_bf16};
 use crate::simd::{Level, has_bf16, level, multiversion};
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// Storage dtype.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -18,6 +19,14 @@ pub enum Storage {
 }
 
 impl Storage {
+    /// Bytes of a number.
+    pub const fn size(self) -> usize {
+        match self {
+            Storage::F32 => size_of::<f32>(),
+            Storage::Bf16 => size_of::<bf16>(),
+        }
+    }
+
     /// f32 words that hold `n` numbers.
     pub const fn words(self, n: usize) -> usize {
         match self {
@@ -90,6 +99,14 @@ impl<'a> Values<'a> {
         match self {
             Values::F32(x) => Values::F32(&x[first..]),
             Values::Bf16(x) => Values::Bf16(&x[first..]),
+        }
+    }
+
+    /// The values of a range of numbers.
+    pub fn range(self, range: Range<usize>) -> Values<'a> {
+        match self {
+            Values::F32(x) => Values::F32(&x[range]),
+            Values::Bf16(x) => Values::Bf16(&x[range]),
         }
     }
 
@@ -184,8 +201,8 @@ pub trait Number: Copy + Send + Sync {
 /// Numbers computed at once.
 pub type Run = [f32; RUN];
 
-/// Rounds a run.
-fn narrow(wide: &[f32], to: &mut [bf16]) {
+/// Rounds numbers to as many bf16, to nearest, ties to even.
+pub fn narrow(wide: &[f32], to: &mut [bf16]) {
     #[cfg(target_arch = "x86_64")]
     if has_bf16() && level() >= Level::Avx512 {
         #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]

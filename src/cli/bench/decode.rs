@@ -6,12 +6,13 @@ use super::{Exit, arithmetic, check, pool, precision, print};
 use crate::base::clock::Clock;
 use crate::base::human;
 use crate::base::stats::median;
+use crate::cli::args::kv_precision;
 use crate::cli::exit::Failure;
 use crate::cli::{Context, model_ref};
 use crate::kernels::bandwidth::read_bandwidth;
 use crate::kernels::simd::instructions;
 use crate::models::{ModelSource, Parts, SourceError};
-use crate::nn::{Model, Precision, compute_dtype_name};
+use crate::nn::{KvPrecision, Model, Precision, compute_dtype_name, storage_name};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -24,6 +25,9 @@ pub struct Args {
     /// Number format of matmuls: auto, f32 or bf16; auto picks the fastest available
     #[arg(long, value_name = "WORD", default_value = "auto", value_parser = precision)]
     pub precision: Precision,
+    /// Number format of the KV cache: auto, f32 or bf16; auto takes bf16 for quantized weights and bf16 matmuls
+    #[arg(long, value_name = "WORD", default_value = "auto", value_parser = kv_precision)]
+    pub kv_cache: KvPrecision,
     /// Prompt length in tokens
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub prompt: u32,
@@ -55,6 +59,8 @@ struct Report {
     threads: usize,
     /// The vector instructions in use, which `LLMTUI_SIMD` can limit.
     instructions: &'static str,
+    /// Number format of the KV cache.
+    kv_cache: &'static str,
     prompt_tokens: usize,
     rounds: usize,
     /// Medians.
@@ -91,6 +97,7 @@ fn model(args: &Args, cx: &Context) -> anyhow::Result<(Model, Vec<&'static str>)
         None => (random_model()?, vec!["F32"]),
     };
     model.set_compute_dtype(arithmetic(args.precision)?)?;
+    model.set_kv_cache(args.kv_cache)?;
     let (seq_len, wanted) = (model.shape().seq_len, args.prompt as usize + WRITTEN);
     if wanted > seq_len {
         let what = format!(
@@ -150,6 +157,7 @@ fn measure(args: &Args, threads: usize, cx: &Context) -> anyhow::Result<Report> 
         n_params: model.n_params(),
         threads,
         instructions: instructions(),
+        kv_cache: storage_name(model.kv_storage()),
         prompt_tokens: prompt.len(),
         rounds: prefill.len(),
         prefill_tok_per_sec: rate(prompt.len(), &prefill),
@@ -188,10 +196,11 @@ fn round(
 
 fn print_table(report: &Report) -> std::io::Result<()> {
     outln!(
-        "{} parameters, weights in {}, the rest in {}, {} threads, {}",
+        "{} parameters, weights in {}, the rest in {}, KV cache in {}, {} threads, {}",
         human::short(report.n_params as f64),
         report.weights.join(" and "),
         report.precision,
+        report.kv_cache,
         report.threads,
         report.instructions
     )?;

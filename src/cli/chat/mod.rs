@@ -10,13 +10,14 @@ mod tools;
 
 use super::{
     Context,
-    args::SamplingArgs,
+    args::{SamplingArgs, kv_precision},
     exit::{Exit, Failure},
     model_ref,
 };
 use crate::hf::ADAPTER_CONFIG;
 use crate::link::launch::Launcher;
 use crate::models::Parts;
+use crate::nn::KvPrecision;
 use keyboard::Keyboard;
 use session::{ChatOptions, ChatSession, LineResult};
 use std::io::BufRead;
@@ -58,6 +59,9 @@ pub struct Args {
     /// Print one JSON object per answer
     #[arg(long)]
     pub json: bool,
+    /// Number format of the KV cache: f32, or bf16 with half the memory; auto takes bf16 for quantized weights, else f32
+    #[arg(long, value_name = "WORD", default_value = "auto", value_parser = kv_precision)]
+    pub kv_cache: KvPrecision,
     #[command(flatten)]
     pub sampling: SamplingArgs,
 }
@@ -73,7 +77,9 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         _ => model_ref::find(word, Parts::Everything, cx),
     });
     let adapters = adapters.collect::<anyhow::Result<Vec<_>>>()?;
-    let mut link = Launcher::this_program(&cx.env)?.infer_with(&model, &adapters)?;
+    let launcher = Launcher::this_program(&cx.env)?;
+    let kv_cache = (args.kv_cache != KvPrecision::Auto).then(|| args.kv_cache.word());
+    let mut link = launcher.infer_with(&model, &adapters, kv_cache)?;
     let options = ChatOptions {
         sampling: args.sampling.sampling(),
         limited: args.sampling.max_new_tokens.is_some(),

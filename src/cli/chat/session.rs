@@ -47,6 +47,8 @@ pub struct ChatSession<'a, W> {
     turns: Vec<Turn>,
     /// Tokens that the model can read at once.
     context: u64,
+    /// Number format of its KV cache.
+    kv_cache: Option<String>,
     notes: Vec<String>,
     /// Adapters that the model can be asked with.
     adapters: Vec<String>,
@@ -96,7 +98,7 @@ impl<'a, W: Write> ChatSession<'a, W> {
     /// # Errors
     /// It fails to load, with the reason.
     pub fn begin(link: &'a mut Link, out: W, mut options: ChatOptions) -> anyhow::Result<Self> {
-        let (template, context, mut notes, adapters, completes) = loop {
+        let (template, context, mut notes, adapters, completes, kv_cache) = loop {
             match link.blocking_recv() {
                 Incoming::Event(envelope) => {
                     if let Event::Loaded {
@@ -106,11 +108,12 @@ impl<'a, W: Write> ChatSession<'a, W> {
                         adapters,
                         stop,
                         trained_by,
+                        kv_cache,
                         ..
                     } = envelope.event
                     {
                         let completes = completes(trained_by.as_deref(), &stop);
-                        break (template, context, notes, adapters, completes);
+                        break (template, context, notes, adapters, completes, kv_cache);
                     }
                 }
                 Incoming::CaughtUp => {}
@@ -142,6 +145,7 @@ impl<'a, W: Write> ChatSession<'a, W> {
             converses,
             turns: system.into_iter().collect(),
             context,
+            kv_cache,
             notes: notes.iter().map(|note| one_line(note)).collect(),
             in_use: adapters.first().cloned(),
             adapters,
@@ -484,6 +488,7 @@ impl<'a, W: Write> ChatSession<'a, W> {
             "seconds": answer.seconds,
             "prefill_tok_per_sec": prefill,
             "decode_tok_per_sec": decode,
+            "kv_cache": self.kv_cache,
             // Of the turn; none: the base alone.
             "adapter": self.in_use,
         });

@@ -205,7 +205,7 @@ fn memory(out: &mut String, anatomy: &Anatomy) {
             format!("activations, {sequences} × {length} tokens"),
             m.activations,
         ),
-        (format!("KV cache, {length} tokens"), m.kv_context),
+        (format!("KV cache in f32, {length} tokens"), m.kv_context),
     ];
     let wide = lines
         .iter()

@@ -5,6 +5,7 @@ use super::few::{self, Token};
 use super::{Scores, Sizes};
 use crate::math::{exp, max, sum1};
 use crate::matmul::{Accumulation, Compute, ComputeDtype, Destination, Mat, matmul, matmul_into};
+use crate::numbers::Values;
 use crate::simd::multiversion;
 use crate::threads::{self, Shared};
 use std::cell::RefCell;
@@ -20,12 +21,13 @@ thread_local! {
 }
 
 /// New tokens of one text and its cache: for each key/value head `capacity` rows of head_dim, of which past + new are filled.
+/// Keys and values have the same dtype.
 #[derive(Debug, Clone, Copy)]
 pub struct Piece<'a> {
     pub new: usize,
     pub past: usize,
-    pub keys: &'a [f32],
-    pub values: &'a [f32],
+    pub keys: Values<'a>,
+    pub values: Values<'a>,
     pub capacity: usize,
 }
 
@@ -97,8 +99,8 @@ fn forward_long(
             head_dim,
             q: &q.0[first_row * q.1 + h * head_dim..],
             q_stride: q.1,
-            k: &keys[from..from + (past + new) * head_dim],
-            v: &values[from..from + (past + new) * head_dim],
+            k: keys.range(from..from + (past + new) * head_dim),
+            v: values.range(from..from + (past + new) * head_dim),
             new,
             past,
             h,
@@ -116,8 +118,8 @@ struct Text<'a> {
     head_dim: usize,
     q: &'a [f32],
     q_stride: usize,
-    k: &'a [f32],
-    v: &'a [f32],
+    k: Values<'a>,
+    v: Values<'a>,
     new: usize,
     past: usize,
     /// Index of the query head.
@@ -143,8 +145,8 @@ unsafe fn forward_head(text: &Text, out: *mut f32, out_stride: usize) {
             let scores = &mut scores[..(to - from) * n];
             let q = Mat::strided(&text.q[from * text.q_stride..], to - from, d, text.q_stride);
             let held = lowest * d..(lowest + n) * d;
-            let (keys, values) = (&text.k[held.clone()], &text.v[held]);
-            let keys = Mat::new(keys, n, d);
+            // Matmuls convert bf16 as they pack it, part by part.
+            let [keys, values] = [text.k, text.v].map(|x| Mat::of(x.range(held.clone()), n, d));
             matmul(scores, q, keys.t(), scale, Accumulation::Overwrite, compute);
             let first = text.past + from - lowest;
             if !text.how.is_plain() {
@@ -161,7 +163,7 @@ unsafe fn forward_head(text: &Text, out: *mut f32, out_stride: usize) {
                     row_stride: out_stride,
                     into: Accumulation::Overwrite,
                 };
-                matmul_into(destination, weights, Mat::new(values, n, d), 1.0, compute);
+                matmul_into(destination, weights, values, 1.0, compute);
             }
         }
     });

@@ -5,23 +5,20 @@
 //! are counted from a token's first visible key, so its result depends neither on the threads nor on other tokens of the pass.
 #![allow(unsafe_code)]
 
+mod chunk;
+
 use super::Sizes;
-use crate::fetch;
-use crate::lanes::{Buffer, LINE, Lanes, Vector, widest};
+use crate::lanes::{Buffer, LINE};
 use crate::math::exp;
+use crate::numbers::Values;
 use crate::simd::multiversion;
 use crate::threads::{self, SharedSlice};
+use chunk::{Chunk, one_chunk};
 use std::cell::RefCell;
 
-/// Keys per chunk: with head_dim 64 its keys and values are 16 KiB, so that the next chunk's keys fit beside them into an L1 cache
-/// of 32 KiB.
+/// Keys per chunk: with head_dim 64 its keys and values are 16 KiB in f32, so that the next chunk's keys fit beside them into an L1
+/// cache of 32 KiB.
 const CHUNK: usize = 32;
-/// Keys whose scores are computed together.
-const QUAD: usize = 4;
-/// Query heads that are scored against the same keys at once.
-const MEMBERS: usize = 4;
-/// Columns of values whose sums stay in registers.
-const COLUMNS: usize = 4 * LINE;
 /// Tasks for each thread. Each is a run of chunks, so that a thread can prefetch its next one.
 const TASKS_PER_THREAD: usize = 4;
 
@@ -31,8 +28,8 @@ pub(super) struct Token<'a> {
     /// All query heads, rotated: (q_width).
     pub q: &'a [f32],
     /// For each key/value head `capacity` rows of head_dim.
-    pub keys: &'a [f32],
-    pub values: &'a [f32],
+    pub keys: Values<'a>,
+    pub values: Values<'a>,
     pub capacity: usize,
     /// The visible rows of the cache are from..to.
     pub from: usize,
@@ -50,6 +47,8 @@ impl Token<'_> {
 thread_local! {
     /// The parts of all chunks, see [`Part`].
     static PARTS: RefCell<Buffer> = RefCell::new(Buffer::default());
+    /// Keys and values of a chunk in f32, if they are stored otherwise and are not converted in registers.
+    static WIDE: RefCell<Buffer> = RefCell::new(Buffer::default());
 }
 
 /// The layout of one chunk's result for one query head: the largest score, the sum of the weights relative to it, and from LINE
@@ -88,12 +87,12 @@ pub(super) fn forward(sizes: Sizes, tokens: &[Token], out: &mut [f32]) {
         for at in task * run..end {
             let Some(chunk) = next else { break };
             next = (at + 1 < end).then(|| place(at + 1));
-            let next_keys = next.as_ref().map_or(&[][..], |next| next.keys);
+            let next_keys = next.as_ref().map(|next| next.keys);
             // SAFETY: each chunk has its own part; the level guarantees the instructions.
-            unsafe {
+            WIDE.with_borrow_mut(|wide| unsafe {
                 let part = parts.range(at * width..(at + 1) * width);
-                one_chunk(false, &sizes, &chunk, next_keys, part);
-            }
+                one_chunk(false, &sizes, &chunk, next_keys, wide, part);
+            });
         }
     });
     let out = SharedSlice::new(out);
@@ -124,243 +123,6 @@ fn first_chunks(tokens: &[Token], n_kv_head: usize) -> Vec<usize> {
         end
     });
     std::iter::once(0).chain(ends).collect()
-}
-
-/// Some keys and values of one key/value head, and the token that attends to them.
-struct Chunk<'a> {
-    token: &'a Token<'a>,
-    kv: usize,
-    /// The first key's row in the cache.
-    first: usize,
-    /// (n, head_dim) each.
-    keys: &'a [f32],
-    values: &'a [f32],
-}
-
-impl<'a> Chunk<'a> {
-    fn new(token: &'a Token<'a>, head_dim: usize, kv: usize, chunk: usize) -> Self {
-        let first = token.from + chunk * CHUNK;
-        let n = CHUNK.min(token.to - first);
-        let rows = kv * token.capacity + first;
-        let rows = rows * head_dim..(rows + n) * head_dim;
-        Chunk {
-            token,
-            kv,
-            first,
-            keys: &token.keys[rows.clone()],
-            values: &token.values[rows],
-        }
-    }
-}
-
-widest! {
-    fn one_chunk(pairs, sizes: &Sizes<'_>, chunk: &Chunk<'_>, next_keys: &[f32], part: &mut [f32]) = one_chunk_with
-}
-
-/// Fills `part` with the results of a chunk for the query heads of its key/value head. Values are prefetched while scores are
-/// computed, and the next chunk's keys while values are added.
-///
-/// # Safety
-/// The machine must have V's instructions.
-#[inline(always)]
-unsafe fn one_chunk_with<V: Vector>(
-    sizes: &Sizes<'_>,
-    chunk: &Chunk<'_>,
-    next_keys: &[f32],
-    part: &mut [f32],
-) {
-    let d = sizes.heads.head_dim;
-    let group = sizes.heads.n_head / sizes.heads.n_kv_head;
-    let queries = &chunk.token.q[chunk.kv * group * d..][..group * d];
-    let n = chunk.keys.len() / d;
-    let scale = sizes.scores.scale(d);
-    let distance = (chunk.token.to - 1 - chunk.first) as isize;
-    let width = Part::width(d);
-    let mut next = Ahead::new(next_keys, group * n);
-    let parts = part.chunks_mut(MEMBERS * width);
-    for (at, (queries, parts)) in queries.chunks(MEMBERS * d).zip(parts).enumerate() {
-        let mut scores = [[0.0; CHUNK]; MEMBERS];
-        let scores = &mut scores[..queries.len() / d];
-        let values = if at == 0 { chunk.values } else { &[] };
-        // SAFETY: guaranteed by the caller.
-        unsafe { score::<V>(scores, queries, chunk.keys, scale, values) };
-        let parts = parts.chunks_exact_mut(width);
-        for (member, (scores, part)) in scores.iter_mut().zip(parts).enumerate() {
-            let scores = &mut scores[..n];
-            if !sizes.scores.is_plain() {
-                let h = chunk.kv * group + at * MEMBERS + member;
-                sizes.scores.finish(h, distance, scores);
-            }
-            let (constants, weighted) = part.split_at_mut(LINE);
-            // SAFETY: guaranteed by the caller.
-            unsafe {
-                (constants[0], constants[1]) = to_weights::<V>(scores);
-                blend::<V>(&mut weighted[..d], scores, chunk.values, &mut next);
-            }
-        }
-    }
-}
-
-/// Prefetches an array in equal parts.
-struct Ahead<'a> {
-    left: &'a [f32],
-    step: usize,
-}
-
-impl<'a> Ahead<'a> {
-    /// `values` in `times` steps.
-    fn new(values: &'a [f32], times: usize) -> Self {
-        Ahead {
-            left: values,
-            step: values.len().div_ceil(times.max(1)).next_multiple_of(LINE),
-        }
-    }
-
-    #[inline(always)]
-    fn step(&mut self) {
-        if let Some((now, later)) = self.left.split_at_checked(self.step) {
-            fetch::at(now.as_ptr(), now.len());
-            self.left = later;
-        }
-    }
-}
-
-/// For each of the queries (members, d): scores_j = scale · q · k_j for the keys (n, d). `values` (n, d) are prefetched.
-#[inline(always)]
-unsafe fn score<V: Vector>(
-    scores: &mut [[f32; CHUNK]],
-    queries: &[f32],
-    keys: &[f32],
-    scale: f32,
-    values: &[f32],
-) {
-    let d = queries.len() / scores.len();
-    let n = keys.len() / d;
-    for first in (0..n).step_by(QUAD) {
-        if let Some(values) = values.get(first * d..) {
-            fetch::at(values.as_ptr(), values.len().min(QUAD * d));
-        }
-        // A last incomplete quad repeats the last key.
-        let rows = std::array::from_fn(|j| &keys[(first + j).min(n - 1) * d..][..d]);
-        for (scores, q) in scores.iter_mut().zip(queries.chunks_exact(d)) {
-            // SAFETY: guaranteed by the caller; the rows have d numbers.
-            let products = unsafe { products::<V>(q, rows) };
-            scores[first..first + QUAD].copy_from_slice(&products.map(|x| scale * x));
-        }
-    }
-}
-
-/// The dot products of `q` with rows of the same length.
-#[inline(always)]
-unsafe fn products<V: Vector>(q: &[f32], rows: [&[f32]; QUAD]) -> [f32; QUAD] {
-    let d = q.len();
-    let whole = d / LINE * LINE;
-    // SAFETY: guaranteed by the caller; whole lines, then the numbers that are left.
-    unsafe {
-        let mut sums = [Lanes::<V>::all(0.0); QUAD];
-        for line in (0..whole).step_by(LINE) {
-            for at in (line..line + LINE).step_by(V::LANES) {
-                let q = V::load(q.as_ptr().add(at));
-                for (sum, row) in sums.iter_mut().zip(rows) {
-                    let sum = sum.at(at - line);
-                    *sum = q.fused(V::load(row.as_ptr().add(at)), *sum);
-                }
-            }
-        }
-        for at in (whole..d).step_by(V::LANES) {
-            let q = V::load_first(q.as_ptr().add(at), d - at);
-            for (sum, row) in sums.iter_mut().zip(rows) {
-                let sum = sum.at(at - whole);
-                *sum = q.fused(V::load_first(row.as_ptr().add(at), d - at), *sum);
-            }
-        }
-        Lanes::totals(sums)
-    }
-}
-
-/// Replaces scores by e^(score − top). Returns the largest score, `top`, and the sum of the weights.
-#[inline(always)]
-unsafe fn to_weights<V: Vector>(scores: &mut [f32]) -> (f32, f32) {
-    let n = scores.len();
-    let start = scores.as_mut_ptr();
-    // SAFETY: guaranteed by the caller; n − at numbers are left.
-    unsafe {
-        let lowest = f32::NEG_INFINITY;
-        let mut tops = Lanes::<V>::all(lowest);
-        for at in (0..n).step_by(V::LANES) {
-            let x = V::load_first(start.add(at), n - at).keep_first(n - at, lowest);
-            // NaN is skipped: the second operand is kept.
-            *tops.at(at) = x.max(*tops.at(at));
-        }
-        let top = tops.max_lane();
-        // Scores of a chunk may all be −∞; their weights are 0 beside those of other chunks.
-        let base = V::all(if top == lowest { 0.0 } else { top });
-        let mut sums = Lanes::<V>::all(0.0);
-        for at in (0..n).step_by(V::LANES) {
-            let x = V::load_first(start.add(at), n - at);
-            let weight = x.minus(base).exp_to_one().keep_first(n - at, 0.0);
-            *sums.at(at) = sums.at(at).plus(weight);
-            weight.store_first(start.add(at), n - at);
-        }
-        (top, sums.total())
-    }
-}
-
-/// out = Σ_j weights_j · values_j for the values (n, d), with a step of `next` for each.
-#[inline(always)]
-unsafe fn blend<V: Vector>(out: &mut [f32], weights: &[f32], values: &[f32], next: &mut Ahead<'_>) {
-    let d = out.len();
-    let mut at = 0;
-    // SAFETY: guaranteed by the caller; the columns at.. of rows of d numbers.
-    unsafe {
-        while at + COLUMNS <= d {
-            columns::<V, 4>(out, at, weights, values, next);
-            at += COLUMNS;
-        }
-        while at + LINE <= d {
-            columns::<V, 1>(out, at, weights, values, next);
-            at += LINE;
-        }
-        for at in (at..d).step_by(V::LANES) {
-            let mut sum = V::zero();
-            for (&weight, row) in weights.iter().zip(values.chunks_exact(d)) {
-                sum = V::all(weight).fused(V::load_first(row.as_ptr().add(at), d - at), sum);
-            }
-            sum.store_first(out.as_mut_ptr().add(at), d - at);
-        }
-    }
-}
-
-/// LINES lines of columns of [`blend`], from column `at` on, kept in registers.
-#[inline(always)]
-unsafe fn columns<V: Vector, const LINES: usize>(
-    out: &mut [f32],
-    at: usize,
-    weights: &[f32],
-    values: &[f32],
-    next: &mut Ahead<'_>,
-) {
-    let rows = values.chunks_exact(out.len());
-    // SAFETY: guaranteed by the caller: LINES lines from column `at` on.
-    unsafe {
-        let mut sums = [Lanes::<V>::all(0.0); LINES];
-        for (&weight, row) in weights.iter().zip(rows) {
-            next.step();
-            let (weight, row) = (V::all(weight), row.as_ptr().add(at));
-            for (line, sums) in sums.iter_mut().enumerate() {
-                for part in (0..LINE).step_by(V::LANES) {
-                    let value = V::load(row.add(line * LINE + part));
-                    *sums.at(part) = weight.fused(value, *sums.at(part));
-                }
-            }
-        }
-        for (line, sums) in sums.iter_mut().enumerate() {
-            for part in (0..LINE).step_by(V::LANES) {
-                let to = out.as_mut_ptr().add(at + line * LINE + part);
-                sums.at(part).store(to);
-            }
-        }
-    }
 }
 
 multiversion! {

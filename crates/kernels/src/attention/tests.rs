@@ -3,7 +3,7 @@
 use super::*;
 use crate::check::{assert_close, leaf, normal, oracle};
 use crate::matmul::ComputeDtype;
-use crate::numbers::{Values, ValuesMut, bf16};
+use crate::numbers::{Storage, Values, ValuesMut, bf16};
 
 fn heads(n_head: usize, n_kv_head: usize, head_dim: usize) -> Heads {
     Heads {
@@ -261,6 +261,8 @@ struct Cached {
     qkv: Vec<f32>,
     keys: Vec<f32>,
     values: Vec<f32>,
+    /// The dtype in which attention gets keys and values.
+    storage: Storage,
 }
 
 /// Rows of the cache beyond the text's tokens.
@@ -268,7 +270,26 @@ const SPARE: usize = 10;
 
 impl Cached {
     fn new(heads: Heads, total: usize) -> Self {
-        let qkv = normal(total * heads.qkv_width(), 0);
+        Cached::of(heads, normal(total * heads.qkv_width(), 0))
+    }
+
+    /// The same with keys and values rounded to bf16, and stored so.
+    fn rounded(heads: Heads, total: usize) -> Self {
+        let mut qkv = normal(total * heads.qkv_width(), 0);
+        for row in qkv.chunks_exact_mut(heads.qkv_width()) {
+            let cached = &mut row[heads.q_width()..];
+            cached
+                .iter_mut()
+                .for_each(|x| *x = bf16::from_f32(*x).to_f32());
+        }
+        Cached {
+            storage: Storage::Bf16,
+            ..Cached::of(heads, qkv)
+        }
+    }
+
+    fn of(heads: Heads, qkv: Vec<f32>) -> Self {
+        let total = qkv.len() / heads.qkv_width();
         let (d, capacity) = (heads.head_dim, total + SPARE);
         let held = |column: usize| {
             let mut rows = vec![9.0; heads.n_kv_head * capacity * d];
@@ -285,17 +306,28 @@ impl Cached {
             keys: held(heads.q_width()),
             values: held(heads.q_width() + heads.kv_width()),
             qkv,
+            storage: Storage::F32,
         }
     }
 
+    /// Keys and values in their dtype: two of them, as words.
+    fn stored(&self) -> [Vec<f32>; 2] {
+        [&self.keys, &self.values].map(|rows| {
+            let mut words = vec![0.0; self.storage.words(rows.len())];
+            let to = self.storage.view_mut(&mut words, rows.len());
+            to.write_f32(|to| to.copy_from_slice(rows));
+            words
+        })
+    }
+
     /// The last `new` tokens, behind the others.
-    fn piece(&self, new: usize) -> Piece<'_> {
-        let total = self.sizes.seq_len;
+    fn piece<'a>(&self, [keys, values]: &'a [Vec<f32>; 2], new: usize) -> Piece<'a> {
+        let (total, n) = (self.sizes.seq_len, self.keys.len());
         Piece {
             new,
             past: total - new,
-            keys: &self.keys,
-            values: &self.values,
+            keys: self.storage.view(keys, n),
+            values: self.storage.view(values, n),
             capacity: total + SPARE,
         }
     }
@@ -309,16 +341,24 @@ impl Cached {
             .flat_map(|new| &self.qkv[(total - new) * width..]);
         let q: Vec<f32> = q.copied().collect();
         let mut out = vec![0.0; pieces.iter().sum::<usize>() * heads.q_width()];
-        let pieces: Vec<Piece> = pieces.iter().map(|new| self.piece(*new)).collect();
+        let stored = self.stored();
+        let pieces = pieces.iter().map(|new| self.piece(&stored, *new));
+        let pieces: Vec<Piece> = pieces.collect();
         forward_cached(ComputeDtype::F32, sizes, &pieces, (&q, width), &mut out);
         out
     }
 }
 
+/// Cached attention in both dtypes against attention over the whole text.
 fn check_cached(sizes: Sizes) {
+    let (heads, total) = (sizes.heads, sizes.seq_len);
+    check_one(sizes, &Cached::new(heads, total));
+    check_one(sizes, &Cached::rounded(heads, total));
+}
+
+fn check_one(sizes: Sizes, cached: &Cached) {
     let heads = sizes.heads;
     let (total, width) = (sizes.seq_len, heads.q_width());
-    let cached = Cached::new(heads, total);
     let (mut out, mut lse) = (vec![0.0; total * width], vec![0.0; heads.n_head * total]);
     let to = ValuesMut::F32(&mut out);
     forward(
@@ -371,12 +411,14 @@ fn decode_agrees_with_full_attention_over_many_chunks_and_odd_head_sizes() {
 #[test]
 fn texts_of_any_lengths_are_decoded_together() {
     let heads = heads(6, 2, 16);
-    let (long, short) = (Cached::new(heads, 1000), Cached::new(heads, 3));
+    // Of one dtype each.
+    let (long, short) = (Cached::rounded(heads, 1000), Cached::new(heads, 3));
     let (width, q_width) = (heads.qkv_width(), heads.q_width());
     for texts in [[&long, &short], [&short, &long]] {
         let last = |text: &Cached| text.qkv[text.qkv.len() - width..].to_vec();
         let q = texts.map(last).concat();
-        let pieces = texts.map(|text| text.piece(1));
+        let stored = texts.map(Cached::stored);
+        let pieces = [0, 1].map(|at| texts[at].piece(&stored[at], 1));
         let mut out = vec![0.0; 2 * q_width];
         let sizes = long.sizes;
         forward_cached(ComputeDtype::F32, sizes, &pieces, (&q, width), &mut out);
@@ -388,33 +430,76 @@ fn texts_of_any_lengths_are_decoded_together() {
 
 #[test]
 fn a_decoded_token_has_the_same_bits_beside_others_and_on_any_number_of_threads() {
-    let cached = Cached::new(heads(6, 2, 64), 400);
     for window in [None, Some(150)] {
-        let mask = Mask {
-            window,
-            first: None,
-        };
-        let sizes = Sizes {
-            mask,
-            ..cached.sizes
-        };
-        let alone = cached.last(sizes, &[1]);
-        for threads in [1, 2, 5] {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
-            let together = pool
-                .build()
-                .unwrap()
-                .install(|| cached.last(sizes, &[3, 1, 20]));
-            let width = sizes.heads.q_width();
-            assert_eq!(together[2 * width..3 * width], alone, "{threads} threads");
-            assert_eq!(together[3 * width..4 * width], alone, "{threads} threads");
+        alone_and_beside_others(window, &Cached::new(heads(6, 2, 64), 400));
+        alone_and_beside_others(window, &Cached::rounded(heads(6, 2, 64), 400));
+    }
+}
+
+fn alone_and_beside_others(window: Option<usize>, cached: &Cached) {
+    let mask = Mask {
+        window,
+        first: None,
+    };
+    let sizes = Sizes {
+        mask,
+        ..cached.sizes
+    };
+    let alone = cached.last(sizes, &[1]);
+    for threads in [1, 2, 5] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        let together = pool
+            .build()
+            .unwrap()
+            .install(|| cached.last(sizes, &[3, 1, 20]));
+        let width = sizes.heads.q_width();
+        assert_eq!(together[2 * width..3 * width], alone, "{threads} threads");
+        assert_eq!(together[3 * width..4 * width], alone, "{threads} threads");
+    }
+}
+
+/// bf16 keys and values are those numbers: nothing else is rounded, and sums have the same order.
+#[test]
+fn bf16_keys_and_values_decode_to_the_bits_of_the_same_numbers_in_f32() {
+    for (n_head, n_kv_head, head_dim, total) in [(9, 3, 64, 300), (2, 2, 37, 65), (7, 1, 80, 129)] {
+        let stored = Cached::rounded(heads(n_head, n_kv_head, head_dim), total);
+        let mut wide = Cached::rounded(heads(n_head, n_kv_head, head_dim), total);
+        wide.storage = Storage::F32;
+        for pieces in [&[1][..], &[4, 2]] {
+            let [a, b] = [&stored, &wide].map(|cached| cached.last(cached.sizes, pieces));
+            assert_eq!(a, b, "{n_head} {n_kv_head} {head_dim}");
         }
     }
 }
 
+/// With bf16 matmuls a long piece rounds keys and values anyway: both caches give the same bits.
+#[test]
+fn bf16_matmuls_give_the_same_bits_over_either_cache() {
+    let heads = heads(4, 2, 64);
+    let (total, new) = (200, 60);
+    let mut cached = Cached::new(heads, total);
+    let q = &cached.qkv[(total - new) * heads.qkv_width()..].to_vec();
+    let mut outputs = Vec::new();
+    for storage in [Storage::F32, Storage::Bf16] {
+        cached.storage = storage;
+        let stored = cached.stored();
+        let piece = cached.piece(&stored, new);
+        let mut out = vec![0.0; new * heads.q_width()];
+        let q = (q.as_slice(), heads.qkv_width());
+        forward_cached(ComputeDtype::Bf16, cached.sizes, &[piece], q, &mut out);
+        outputs.push(out);
+    }
+    assert_eq!(outputs[0], outputs[1]);
+}
+
 #[test]
 fn decode_keeps_nan_and_infinity_visible() {
-    let mut cached = Cached::new(heads(2, 2, 8), 100);
+    nan_and_infinity(Cached::new);
+    nan_and_infinity(Cached::rounded);
+}
+
+fn nan_and_infinity(make: fn(Heads, usize) -> Cached) {
+    let mut cached = make(heads(2, 2, 8), 100);
     cached.values[5 * 8] = f32::NAN;
     let out = cached.last(cached.sizes, &[1]);
     assert!(out[0].is_nan());
@@ -424,7 +509,7 @@ fn decode_keeps_nan_and_infinity_visible() {
     assert!(out[..8].iter().all(|x| x.is_nan()));
     assert!(out[8..].iter().all(|x| x.is_finite()));
     // The last chunk's keys all score −∞: they weigh nothing.
-    let mut cached = Cached::new(heads(2, 2, 8), 100);
+    let mut cached = make(heads(2, 2, 8), 100);
     let plain = cached.last(cached.sizes, &[1]);
     let q = &cached.qkv[99 * cached.sizes.heads.qkv_width()..][..8];
     let away: Vec<f32> = q.iter().map(|x| -x.signum() * f32::MAX).collect();

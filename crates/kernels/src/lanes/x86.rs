@@ -68,6 +68,11 @@ impl Vector for Ymm {
                 Ymm(_mm256_and_ps(self.0, _mm256_castsi256_ps(kept)))
             }
         }
+        fn load_bf16(from: *const bf16) -> Self {
+            Ymm(_mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(
+                _mm_loadu_si128(from.cast()),
+            ))))
+        }
         fn flush_subnormal(self) -> Self { Ymm(flush_subnormal_ymm(self.0)) }
         fn zero_below(self, of: Self, end: f32) -> Self {
             Ymm(_mm256_and_ps(self.0, _mm256_cmp_ps::<_CMP_NLT_UQ>(of.0, _mm256_set1_ps(end))))

@@ -204,6 +204,12 @@ impl Packed {
         &self.parts
     }
 
+    /// Whether any rows are stored in blocks with a scale, not as plain numbers.
+    pub fn is_quantized(&self) -> bool {
+        let mut bodies = self.parts.iter().map(|part| &part.body);
+        bodies.any(|body| matches!(body, Body::Panels(_)))
+    }
+
     /// Bytes read by a matmul.
     pub fn bytes(&self) -> usize {
         let one = |part: &Part| match &part.body {

@@ -22,7 +22,7 @@ impl Group {
     }
 }
 
-/// Bytes of keys and values per token of one text (f32).
+/// Bytes of keys and values per token of one text, at most: in f32.
 pub fn kv_bytes_per_token(shape: &ModelShape) -> usize {
     4 * 2 * shape.n_layer * shape.n_kv_head * shape.head_dim
 }

@@ -24,9 +24,10 @@ use super::step_position::StepPosition;
 use super::tables::Tables;
 use super::tape::Track;
 use super::weights::Weights;
-use super::{ActivationCheckpointing, ModelConfig, ModelShape};
+use super::{ActivationCheckpointing, KvPrecision, ModelConfig, ModelShape};
 use crate::kernels::logprob;
 pub use crate::kernels::matmul::ComputeDtype;
+use crate::kernels::numbers::Storage;
 
 /// The model of a pass, and its compute settings.
 #[derive(Debug, Clone, Copy)]
@@ -34,8 +35,10 @@ pub struct Subject<'a> {
     pub config: &'a ModelConfig,
     pub shape: &'a ModelShape,
     pub trained: TrainableSet<'a>,
-    /// Whether its matrices are kept as a file has them, quantized.
+    /// Whether its matrices are kept as a file has them.
     pub is_packed: bool,
+    /// Whether any of those are quantized: in blocks with a scale.
+    pub is_quantized: bool,
     pub arithmetic: ComputeDtype,
 }
 
@@ -54,14 +57,23 @@ pub fn evaluation(of: Subject, at_once: (usize, usize)) -> Footprint {
     count(of, Track::Off, at_once, ActivationCheckpointing::default())
 }
 
+impl Subject<'_> {
+    /// The dtype of its KV cache.
+    pub fn kv_storage(&self) -> Storage {
+        KvPrecision::Auto.resolve(self.arithmetic, self.is_quantized)
+    }
+}
+
 /// Bytes of keys and values of texts that are decoded together, each with space for `tokens`.
-pub fn cache(config: &ModelConfig, shape: &ModelShape, (texts, tokens): (usize, usize)) -> u64 {
-    let row = 2 * shape.n_kv_head * shape.head_dim * size_of::<f32>();
+pub fn cache(of: Subject, (texts, tokens): (usize, usize)) -> u64 {
+    let (shape, storage) = (of.shape, of.kv_storage());
     let layers = (0..shape.n_layer).map(|layer| {
-        let window = config.window(layer);
-        window.map_or(tokens, |window| tokens.min(window + CHUNK))
+        let window = of.config.window(layer);
+        let tokens = window.map_or(tokens, |window| tokens.min(window + CHUNK));
+        // Whole words, for keys and for values.
+        2 * size_of::<f32>() * storage.words(tokens * shape.n_kv_head * shape.head_dim)
     });
-    (texts * row * layers.sum::<usize>()) as u64
+    (texts * layers.sum::<usize>()) as u64
 }
 
 /// Additional memory for decoding them: a pass over a chunk of prompts or over the next token of each text, and its logits.
@@ -121,6 +133,7 @@ mod tests {
             shape,
             trained,
             is_packed: false,
+            is_quantized: false,
             arithmetic: ComputeDtype::F32,
         }
     }
@@ -160,11 +173,28 @@ mod tests {
         };
         for config in [llama(3), gpt2(2), windowed] {
             let shape = config.shape(VOCAB);
-            let heads = shape.heads();
             let windows: Vec<_> = (0..shape.n_layer).map(|at| config.window(at)).collect();
-            for tokens in [5, 2 * CHUNK] {
-                let one = crate::nn::kv_cache::KvCache::new(heads, tokens, &windows).bytes();
-                assert_eq!(cache(&config, &shape, (7, tokens)), 7 * one as u64);
+            for arithmetic in [ComputeDtype::F32, ComputeDtype::Bf16] {
+                let of = Subject {
+                    arithmetic,
+                    ..subject(&config, &shape, TrainableSet::default())
+                };
+                let kept = crate::nn::kv_cache::KvShape {
+                    heads: shape.heads(),
+                    windows: &windows,
+                    storage: of.kv_storage(),
+                };
+                for tokens in [5, 2 * CHUNK] {
+                    let one = crate::nn::kv_cache::KvCache::new(kept, tokens).bytes();
+                    assert_eq!(cache(of, (7, tokens)), 7 * one as u64);
+                    let numbers = 7 * 2 * shape.n_layer * tokens * shape.heads().kv_width();
+                    if config.sliding_window.is_none() {
+                        assert_eq!(
+                            cache(of, (7, tokens)) as usize,
+                            of.kv_storage().size() * numbers
+                        );
+                    }
+                }
             }
         }
     }

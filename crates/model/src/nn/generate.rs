@@ -432,4 +432,6 @@ impl<'a> Text<'a> {
 }
 
 #[cfg(test)]
+mod precision_tests;
+#[cfg(test)]
 mod tests;

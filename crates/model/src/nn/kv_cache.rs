@@ -1,17 +1,30 @@
 //! The KV cache of a text, so that each token is computed once; and of several texts of different lengths, with
 //! the pieces that the current pass appends.
 
-use crate::kernels::aligned::Aligned;
+mod rows;
+
 use crate::kernels::attention::{Heads, Piece};
+use crate::kernels::numbers::Storage;
+use rows::HeadRows;
 
 /// The largest prefill chunk, in tokens: bounds the activations of long prompts, and what a layer with a sliding window caches
 /// beyond its window.
 pub(crate) const CHUNK: usize = 512;
 
+/// What a model's caches have in common.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KvShape<'a> {
+    pub heads: Heads,
+    /// The sliding window of each layer.
+    pub windows: &'a [Option<usize>],
+    /// The dtype of keys and values.
+    pub storage: Storage,
+}
+
 /// Keys and values of one layer of one text: for each key/value head `capacity` rows of head_dim.
 struct LayerCache {
-    keys: Aligned,
-    values: Aligned,
+    keys: HeadRows,
+    values: HeadRows,
     capacity: usize,
     /// The sliding window; older tokens are dropped when space is needed.
     window: Option<usize>,
@@ -20,9 +33,9 @@ struct LayerCache {
 }
 
 impl LayerCache {
-    fn new(heads: Heads, capacity: usize, window: Option<usize>) -> Self {
+    fn new(shape: KvShape, capacity: usize, window: Option<usize>) -> Self {
         let capacity = window.map_or(capacity, |window| capacity.min(window + CHUNK));
-        let empty = || Aligned::zeros_on_demand(capacity * heads.kv_width());
+        let empty = || HeadRows::zeros(shape.storage, capacity * shape.heads.kv_width());
         LayerCache {
             keys: empty(),
             values: empty(),
@@ -33,21 +46,25 @@ impl LayerCache {
     }
 
     /// Grows the buffers, keeping the rows.
-    fn grown(self, heads: Heads, capacity: usize, len: usize) -> Self {
-        let mut new = LayerCache::new(heads, capacity, self.window);
+    fn grown(self, shape: KvShape, capacity: usize, len: usize) -> Self {
+        let mut new = LayerCache::new(shape, capacity, self.window);
         if new.capacity <= self.capacity {
             return self;
         }
-        let d = heads.head_dim;
-        let held = (len - self.dropped) * d;
-        for (from, to) in [(&self.keys, &mut new.keys), (&self.values, &mut new.values)] {
-            let from = from.chunks_exact(self.capacity * d);
-            for (from, to) in from.zip(to.chunks_exact_mut(new.capacity * d)) {
-                to[..held].copy_from_slice(&from[..held]);
-            }
-        }
-        new.dropped = self.dropped;
+        new.copy(&self, shape.heads, len);
         new
+    }
+
+    /// Copies the rows of the first `len` tokens from a cache that is no larger.
+    fn copy(&mut self, from: &LayerCache, heads: Heads, len: usize) {
+        let d = heads.head_dim;
+        let (sizes, held) = (
+            (from.capacity * d, self.capacity * d),
+            (len - from.dropped) * d,
+        );
+        self.keys.copy_heads(&from.keys, sizes, held);
+        self.values.copy_heads(&from.values, sizes, held);
+        self.dropped = from.dropped;
     }
 
     /// Whether everything is cached that tokens after the first `len` attend to.
@@ -64,10 +81,8 @@ impl LayerCache {
         };
         let kept = held.min(window - 1);
         let d = heads.head_dim;
-        for buffer in [&mut self.keys, &mut self.values] {
-            for head in buffer.chunks_exact_mut(self.capacity * d) {
-                head.copy_within((held - kept) * d..held * d, 0);
-            }
+        for rows in [&mut self.keys, &mut self.values] {
+            rows.move_to_front(self.capacity * d, (held - kept) * d..held * d);
         }
         self.dropped += held - kept;
     }
@@ -77,15 +92,17 @@ impl LayerCache {
 pub(crate) struct KvCache {
     layers: Vec<LayerCache>,
     pub(super) len: usize,
+    storage: Storage,
 }
 
 impl KvCache {
-    /// Space for `capacity` tokens; `windows` has the sliding window of each layer.
-    pub fn new(heads: Heads, capacity: usize, windows: &[Option<usize>]) -> Self {
-        let layer = |window: &Option<usize>| LayerCache::new(heads, capacity, *window);
+    /// Space for `capacity` tokens.
+    pub fn new(shape: KvShape, capacity: usize) -> Self {
+        let layer = |window: &Option<usize>| LayerCache::new(shape, capacity, *window);
         KvCache {
-            layers: windows.iter().map(layer).collect(),
+            layers: shape.windows.iter().map(layer).collect(),
             len: 0,
+            storage: shape.storage,
         }
     }
 
@@ -99,15 +116,15 @@ impl KvCache {
             let (row_keys, row_values) = row[heads.q_width()..].split_at(heads.kv_width());
             for kv in 0..heads.n_kv_head {
                 let to = (kv * held.capacity + past + i) * d;
-                held.keys[to..to + d].copy_from_slice(&row_keys[kv * d..][..d]);
-                held.values[to..to + d].copy_from_slice(&row_values[kv * d..][..d]);
+                held.keys.write(to, &row_keys[kv * d..][..d]);
+                held.values.write(to, &row_values[kv * d..][..d]);
             }
         }
         Piece {
             new: qkv.len() / width,
             past,
-            keys: &held.keys,
-            values: &held.values,
+            keys: held.keys.values(),
+            values: held.values.values(),
             capacity: held.capacity,
         }
     }
@@ -120,34 +137,27 @@ impl KvCache {
         }
     }
 
-    fn grown(self, heads: Heads, capacity: usize) -> Self {
+    fn grown(self, shape: KvShape, capacity: usize) -> Self {
         let len = self.len;
         let layers = self.layers.into_iter();
         KvCache {
-            layers: layers.map(|l| l.grown(heads, capacity, len)).collect(),
-            len,
+            layers: layers.map(|l| l.grown(shape, capacity, len)).collect(),
+            ..self
         }
     }
 
-    /// Copies another cache of the same capacity.
+    /// Copies another cache of the same capacity and dtype.
     pub(super) fn copy(&mut self, other: &KvCache, heads: Heads) {
         self.len = other.len;
         for (to, from) in self.layers.iter_mut().zip(&other.layers) {
-            to.dropped = from.dropped;
-            let held = (other.len - from.dropped) * heads.head_dim;
-            let head = from.capacity * heads.head_dim;
-            let pairs = [(&mut to.keys, &from.keys), (&mut to.values, &from.values)];
-            for (to, from) in pairs {
-                let heads = to.chunks_exact_mut(head).zip(from.chunks_exact(head));
-                heads.for_each(|(to, from)| to[..held].copy_from_slice(&from[..held]));
-            }
+            to.copy(from, heads, other.len);
         }
     }
 
     /// Bytes of keys and values.
     pub fn bytes(&self) -> usize {
-        let values = |layer: &LayerCache| layer.keys.len() + layer.values.len();
-        4 * self.layers.iter().map(values).sum::<usize>()
+        let bytes = |layer: &LayerCache| layer.keys.bytes() + layer.values.bytes();
+        self.layers.iter().map(bytes).sum()
     }
 
     pub(super) fn clear(&mut self) {
@@ -175,21 +185,16 @@ impl PrefixCache {
 
     /// A cache with space for `capacity` tokens that contains as much of `text` as possible, but never all of it: its last token
     /// has to be computed for the logits after it.
-    pub(crate) fn reuse(
-        &mut self,
-        text: &[u32],
-        capacity: usize,
-        heads: Heads,
-        windows: &[Option<usize>],
-    ) -> KvCache {
+    pub(crate) fn reuse(&mut self, text: &[u32], capacity: usize, shape: KvShape) -> KvCache {
         let tokens = std::mem::take(&mut self.tokens);
-        let Some(mut cache) = self.cache.take() else {
-            return KvCache::new(heads, capacity, windows);
+        let kept = self.cache.take();
+        let Some(mut cache) = kept.filter(|cache| cache.storage == shape.storage) else {
+            return KvCache::new(shape, capacity);
         };
         let alike = tokens.iter().zip(text).take_while(|(a, b)| a == b).count();
         let len = alike.min(cache.len).min(text.len().saturating_sub(1));
         cache.truncate(len);
-        cache.grown(heads, capacity)
+        cache.grown(shape, capacity)
     }
 
     /// Stores a cache again, with the text whose prefix it contains.
@@ -292,18 +297,32 @@ impl Texts {
 mod tests {
     use super::*;
     use crate::base::rng::{Rng, Stream};
+    use crate::kernels::numbers::{Values, bf16};
 
     /// A layer with a sliding window caches, of what a token attends to, the same as a layer without one.
     #[test]
     fn a_window_drops_only_tokens_that_are_not_visible() {
+        for storage in BOTH {
+            window_drops(storage);
+        }
+    }
+
+    const BOTH: [Storage; 2] = [Storage::F32, Storage::Bf16];
+
+    fn window_drops(storage: Storage) {
         let heads = Heads {
             n_head: 2,
             n_kv_head: 2,
             head_dim: 3,
         };
         let (window, tokens) = (5, 3 * CHUNK);
-        let mut cache = KvCache::new(heads, tokens, &[None, Some(window)]);
-        assert!(cache.layers[1].keys.len() < cache.layers[0].keys.len());
+        let shape = KvShape {
+            heads,
+            windows: &[None, Some(window)],
+            storage,
+        };
+        let mut cache = KvCache::new(shape, tokens);
+        assert!(cache.layers[1].keys.bytes() < cache.layers[0].keys.bytes());
         let mut rng = Rng::new(3, Stream::Test, 0, 0);
         let mut read = 0;
         while read < tokens {
@@ -324,13 +343,73 @@ mod tests {
     /// Rows of keys and values by head, the new ones included.
     fn copied(held: &Piece, new: usize, heads: Heads) -> Vec<Vec<Vec<f32>>> {
         let d = heads.head_dim;
-        let rows = |values: &[f32], head: usize| {
+        let rows = |values: Values, head: usize| {
             let from = head * held.capacity * d;
-            let part = &values[from..from + (held.past + new) * d];
+            let part = values.range(from..from + (held.past + new) * d).as_f32();
             part.chunks_exact(d).map(<[f32]>::to_vec).collect()
         };
         (0..heads.n_kv_head)
             .flat_map(|head| [rows(held.keys, head), rows(held.values, head)])
             .collect()
+    }
+
+    /// Odd sizes, so that heads of bf16 begin within words.
+    #[test]
+    fn a_bf16_cache_has_half_the_bytes_and_rounds_to_nearest() {
+        let heads = Heads {
+            n_head: 3,
+            n_kv_head: 3,
+            head_dim: 5,
+        };
+        let shape = |storage| KvShape {
+            heads,
+            windows: &[None],
+            storage,
+        };
+        let mut rng = Rng::new(7, Stream::Test, 0, 0);
+        let qkv: Vec<f32> = (0..9 * heads.qkv_width()).map(|_| rng.normal()).collect();
+        let [mut wide, mut half] = BOTH.map(|storage| KvCache::new(shape(storage), 11));
+        // The last word of an odd number of bf16 values is half empty.
+        assert_eq!(half.bytes(), wide.bytes() / 2 + 2 * 2);
+        let exact = copied(&wide.append(0, heads, &qkv), 9, heads);
+        let kept = copied(&half.append(0, heads, &qkv), 9, heads);
+        let rounded = |x: &f32| bf16::from_f32(*x).to_f32();
+        let numbers = |rows: &[Vec<Vec<f32>>]| rows.concat().concat();
+        let expected: Vec<f32> = numbers(&exact).iter().map(rounded).collect();
+        assert_eq!(numbers(&kept), expected);
+        half.len = 9;
+        let mut copy = KvCache::new(shape(Storage::Bf16), 11);
+        copy.copy(&half, heads);
+        let mut grown = copy.grown(shape(Storage::Bf16), 40);
+        let row = &qkv[..heads.qkv_width()];
+        let longer = copied(&grown.append(0, heads, row), 1, heads);
+        for (longer, kept) in longer.iter().zip(&kept) {
+            assert_eq!((longer.len(), &longer[..9]), (10, &kept[..]));
+        }
+    }
+
+    #[test]
+    fn a_kept_cache_of_another_dtype_is_not_reused() {
+        let heads = Heads {
+            n_head: 1,
+            n_kv_head: 1,
+            head_dim: 4,
+        };
+        let shape = |storage| KvShape {
+            heads,
+            windows: &[None],
+            storage,
+        };
+        for (kept, asked) in [(BOTH[0], BOTH[1]), (BOTH[1], BOTH[0]), (BOTH[1], BOTH[1])] {
+            let mut prefix = PrefixCache::default();
+            let mut cache = prefix.reuse(&[1, 2, 3], 8, shape(kept));
+            cache.len = 3;
+            prefix.remember(Some(cache), &[1, 2, 3]);
+            let again = prefix.reuse(&[1, 2, 4], 8, shape(asked));
+            assert_eq!(
+                (again.len, again.storage),
+                (if kept == asked { 2 } else { 0 }, asked)
+            );
+        }
     }
 }

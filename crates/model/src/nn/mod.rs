@@ -45,7 +45,7 @@ pub use model::{
 };
 pub use moe::{Balancing, MoeConfig};
 pub use params::{Init, ParamInfo, Params, module_name};
-pub use precision::{Precision, PrecisionError, compute_dtype_name};
+pub use precision::{KvPrecision, Precision, PrecisionError, compute_dtype_name, storage_name};
 pub use profile::Part;
 pub use role::Role;
 pub use step_position::StepPosition;

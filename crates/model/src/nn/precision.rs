@@ -1,6 +1,7 @@
 //! The dtype in which a model computes: requested by the spec, limited by the machine.
 
 use crate::kernels::matmul::{ComputeDtype, bf16_available};
+use crate::kernels::numbers::Storage;
 use serde::{Deserialize, Serialize};
 
 /// Compute dtype of matmuls, which are nearly all the arithmetic. Weights, gradients, moments and everything
@@ -58,9 +59,75 @@ pub fn compute_dtype_name(arithmetic: ComputeDtype) -> &'static str {
     }
 }
 
+/// The dtype of the KV cache, as asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KvPrecision {
+    /// bf16 where activations have no more bits anyway: before quantized weights, which round them to eight bits, and before
+    /// matmuls in bf16; else f32.
+    #[default]
+    Auto,
+    F32,
+    /// Half the memory, and half the bytes that decoding a token of a long text reads.
+    Bf16,
+}
+
+impl KvPrecision {
+    /// The words for it.
+    pub const WORDS: &'static str = "auto, f32 or bf16";
+
+    pub fn by_word(word: &str) -> Option<KvPrecision> {
+        serde_json::from_value(word.into()).ok()
+    }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            KvPrecision::Auto => "auto",
+            KvPrecision::F32 => "f32",
+            KvPrecision::Bf16 => "bf16",
+        }
+    }
+
+    /// The dtype for a model with matmuls of `arithmetic`: the only place that decides.
+    pub fn resolve(self, arithmetic: ComputeDtype, is_quantized: bool) -> Storage {
+        match self {
+            KvPrecision::F32 => Storage::F32,
+            KvPrecision::Bf16 => Storage::Bf16,
+            KvPrecision::Auto if is_quantized || arithmetic == ComputeDtype::Bf16 => Storage::Bf16,
+            KvPrecision::Auto => Storage::F32,
+        }
+    }
+}
+
+/// The name of a storage dtype.
+pub fn storage_name(storage: Storage) -> &'static str {
+    match storage {
+        Storage::F32 => "f32",
+        Storage::Bf16 => "bf16",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kv_cache_is_f32_unless_activations_are_rounded_or_it_is_asked_for() {
+        use ComputeDtype::{Bf16, F32};
+        let auto = |arithmetic, quantized| KvPrecision::Auto.resolve(arithmetic, quantized);
+        assert_eq!(auto(F32, false), Storage::F32);
+        for (arithmetic, quantized) in [(F32, true), (Bf16, false), (Bf16, true)] {
+            assert_eq!(auto(arithmetic, quantized), Storage::Bf16);
+        }
+        for (arithmetic, quantized) in [(F32, true), (Bf16, false), (F32, false)] {
+            for (word, storage) in [("f32", Storage::F32), ("bf16", Storage::Bf16)] {
+                let asked = KvPrecision::by_word(word).unwrap();
+                assert_eq!(asked.resolve(arithmetic, quantized), storage);
+                assert_eq!((asked.word(), storage_name(storage)), (word, word));
+            }
+        }
+        assert_eq!(KvPrecision::by_word("f16"), None);
+    }
 
     #[test]
     fn auto_uses_what_is_available_and_bf16_is_never_replaced_silently() {

@@ -186,6 +186,14 @@ impl Stored {
         Some(std::mem::replace(part, table))
     }
 
+    /// Whether any weights are stored in blocks with a scale: matmuls with those round activations to eight bits.
+    pub fn is_quantized(&self) -> bool {
+        self.parts.values().any(|part| match part {
+            StoredPart::Dense(_) => false,
+            StoredPart::Packed(packed) => packed.is_quantized(),
+        })
+    }
+
     /// Bytes of the part that starts at a span's offset.
     pub fn bytes(&self, span: Span) -> usize {
         match self.parts.get(&span.offset) {

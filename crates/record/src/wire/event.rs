@@ -174,6 +174,9 @@ pub enum Event {
         /// Storage format of the weights if not f32, e.g. `Q4_1`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         quantized: Option<String>,
+        /// Number format of the KV cache: `f32` or `bf16`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kv_cache: Option<String>,
         seconds: f64,
         /// A note for the user, e.g. about an unusable template.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]

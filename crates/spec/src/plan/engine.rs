@@ -7,7 +7,7 @@ use super::scheme::Precision;
 use crate::base::human::{grouped, short};
 use crate::data::ANSWER_PLACES;
 use crate::nn::footprint::{self, ComputeDtype, Footprint, Subject};
-use crate::nn::{AdapterConfig, HeadKind, ModelConfig, TrainableSet};
+use crate::nn::{AdapterConfig, HeadKind, ModelConfig, TrainableSet, storage_name};
 
 /// The process around any model, as resident memory: 27 MiB are pages of the program's own file, the rest threads, heap and
 /// buffers. Measured as what runs of toy models took beyond the other parts: 31 to 43 MiB (release build, Linux).
@@ -106,6 +106,7 @@ fn subject<'a>(
             frozen: &request.frozen,
         },
         is_packed: request.extras.packed_bytes.is_some(),
+        is_quantized: request.extras.is_quantized,
         arithmetic: match request.precision {
             Precision::Fp32Bf16Matmuls => ComputeDtype::Bf16,
             _ => ComputeDtype::F32,
@@ -246,15 +247,16 @@ fn rollouts(request: &Request, ledger: &mut Ledger) {
     let Some(answers) = request.answers() else {
         return;
     };
-    let (config, shape) = (request.arch.config(), request.arch.shape());
+    let config = request.arch.config();
     let (texts, tokens) = (request.rollouts as usize, answers.tokens as usize);
     let adapter = request.engine_adapter();
-    let cache = footprint::cache(config, shape, (texts, tokens));
     let of = subject(request, config, adapter.as_ref());
+    let cache = footprint::cache(of, (texts, tokens));
     let pass = footprint::decoding(of, (texts, tokens));
     let how = format!(
-        "{texts} completions × {tokens} tokens × {} B of KV cache, f32, next-token logits, and a prefill pass",
-        grouped(cache / (texts * tokens).max(1) as u64)
+        "{texts} completions × {tokens} tokens × {} B of KV cache, {}, next-token logits, and a prefill pass",
+        grouped(cache / (texts * tokens).max(1) as u64),
+        storage_name(of.kv_storage())
     );
     ledger.add(Part::Rollouts, (cache + pass) as f64, how);
 }

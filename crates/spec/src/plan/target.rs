@@ -324,6 +324,9 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
     let (micro_batch, grad_accum) = (train.micro_batch_size as u64, train.grad_accum_steps as u64);
     let seq_len = spec.model.seq_len as u64;
     let method = Method::of(&spec.method);
+    // A base that stays in its file's formats.
+    let base = spec.packed_base().map(spec::base_of_hub);
+    let base = base.and_then(Result::ok);
     let mut request = Request {
         name: spec.name.clone(),
         arch,
@@ -366,7 +369,8 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
             pass_tokens: data.pass_tokens.filter(|n| Some(*n) != data.epoch_tokens),
             answers: answers(spec, data),
             rewards: reward_models(spec),
-            packed_bytes: spec.packed_base().and_then(packed_bytes),
+            packed_bytes: base.as_ref().and_then(|base| base.packed_bytes),
+            is_quantized: base.as_ref().is_some_and(|base| base.is_quantized),
             ranks: ranks(spec),
             has_base: spec.train.from.is_some(),
             has_average: spec.train.ema_decay.is_some(),
@@ -416,11 +420,6 @@ fn ranks(spec: &RunSpec) -> Option<Ranks> {
         compiled: torch.compile,
         worth_compiling: torch.worth_compiling(),
     })
-}
-
-/// Bytes of a file's weights; `None` where they are f32 in any case.
-fn packed_bytes(path: &Path) -> Option<u64> {
-    spec::base_of_hub(path).ok()?.packed_bytes
 }
 
 /// Answers that are written at once.
@@ -477,6 +476,7 @@ fn reward_models(spec: &RunSpec) -> RewardModels {
             shape: arch.shape(),
             trained: Default::default(),
             is_packed: false,
+            is_quantized: false,
             arithmetic: ComputeDtype::F32,
         };
         let tokens = spec.model.seq_len.min(config.seq_len);

@@ -53,6 +53,8 @@ pub struct BaseModel {
     pub n_params: u64,
     /// Bytes of weights that stay in a file's formats; `None` where they are f32 in any case.
     pub packed_bytes: Option<u64>,
+    /// Whether its weights are quantized.
+    pub is_quantized: bool,
     config: ModelConfig,
 }
 
@@ -123,6 +125,7 @@ impl PendingModel<'_> {
             family: String::new(),
             n_params: 0,
             packed_bytes: None,
+            is_quantized: false,
             config,
         }
     }
@@ -142,6 +145,7 @@ impl BaseModel {
             family: source.family().into(),
             n_params: source.n_params(),
             packed_bytes: source.packed_bytes(),
+            is_quantized: source.is_quantized(),
             config: source.config().clone(),
         }
     }

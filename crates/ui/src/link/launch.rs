@@ -191,18 +191,27 @@ impl Launcher {
     /// # Errors
     /// The process cannot be started.
     pub fn infer(&self, checkpoint: &Path) -> Result<Link, LaunchError> {
-        self.infer_with(checkpoint, &[])
+        self.infer_with(checkpoint, &[], None)
     }
 
-    /// The same with adapters on it, the first of which answers.
+    /// The same with adapters on it, the first of which answers, and the number format of its KV cache, if it is not the
+    /// process's choice.
     ///
     /// # Errors
     /// The process cannot be started.
-    pub fn infer_with(&self, checkpoint: &Path, adapters: &[PathBuf]) -> Result<Link, LaunchError> {
+    pub fn infer_with(
+        &self,
+        checkpoint: &Path,
+        adapters: &[PathBuf],
+        kv_cache: Option<&str>,
+    ) -> Result<Link, LaunchError> {
         let mut command = Command::new(&self.program);
         command.arg("engine").arg("--infer").arg(checkpoint);
         for adapter in adapters {
             command.arg("--adapter").arg(adapter);
+        }
+        if let Some(word) = kv_cache {
+            command.arg("--kv-cache").arg(word);
         }
         command.process_group(0);
         stdio::spawn(command).map_err(|error| LaunchError::Spawn {

@@ -28,6 +28,7 @@ fn talked(
         context: 64,
         template: template.map(String::from),
         quantized: None,
+        kv_cache: Some("bf16".into()),
         seconds: 0.1,
         notes: Vec::new(),
         adapters: Vec::new(),
@@ -241,6 +242,7 @@ fn json_has_the_speeds_and_the_rendered_prompt() {
     assert_eq!(object["reason"], "stop");
     assert_eq!(object["prefill_tok_per_sec"], 100.0);
     assert_eq!(object["decode_tok_per_sec"], 5.0);
+    assert_eq!(object["kv_cache"], "bf16");
     // No adapter: the base alone answered.
     assert!(object.as_object().unwrap().contains_key("adapter") && object["adapter"].is_null());
 }
@@ -335,6 +337,7 @@ fn talk(link: &mut Link, adapters: Vec<String>) -> ChatSession<'_, Vec<u8>> {
         converses: true,
         turns: Vec::new(),
         context: 64,
+        kv_cache: None,
         notes: Vec::new(),
         adapters,
     }

@@ -16,10 +16,10 @@ use crate::engine::merge::{Before, holds_already};
 use crate::hf::{self, AdapterError};
 use crate::kernels::errors::error_text;
 use crate::models::{self, SourceError};
-use crate::nn::Model;
 use crate::nn::generate::{
     self, Continuing, Finish, GeneratedToken, PrefixCache, WhenFull, generate_on,
 };
+use crate::nn::{KvPrecision, Model, storage_name};
 use crate::wire::{Event, Prompt, StopReason, Turn};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -154,6 +154,14 @@ impl LoadedModel {
         })
     }
 
+    /// The dtype of the KV cache from now on.
+    ///
+    /// # Errors
+    /// A sentence: the model cannot have it.
+    pub fn set_kv_cache(&mut self, precision: KvPrecision) -> Result<(), String> {
+        self.model.set_kv_cache(precision).map_err(error_text)
+    }
+
     /// The digest of the weights under its adapters: see [`Model::base_fingerprint`].
     ///
     /// # Errors
@@ -172,6 +180,7 @@ impl LoadedModel {
             context: shape.seq_len as u64,
             template: active.template.as_ref().map(|t| one_line(t.name())),
             quantized: self.quantized.clone(),
+            kv_cache: Some(storage_name(self.model.kv_storage()).into()),
             seconds,
             notes: self.notes.clone(),
             adapters: self.adapters.names(),

@@ -36,10 +36,12 @@ use super::tap::SharedTap;
 use super::tape::Track;
 use super::weights::{Stored, StoredTensor};
 use super::{
-    AdapterConfig, HeadKind, Init, ModelConfig, ModelShape, Naming, ParamInfo, Params, Role,
+    AdapterConfig, HeadKind, Init, KvPrecision, ModelConfig, ModelShape, Naming, ParamInfo, Params,
+    Role,
 };
 use crate::base::rng::{Rng, Stream};
 use crate::kernels::matmul::ComputeDtype;
+use crate::kernels::numbers::Storage;
 use crate::kernels::threads;
 use candle_core::{Device, Result, Tensor, bail};
 use std::collections::BTreeMap;
@@ -120,6 +122,7 @@ pub struct Model {
     stored: Option<Stored>,
     backend: Backend,
     arithmetic: ComputeDtype,
+    kv_precision: KvPrecision,
     checkpointing: ActivationCheckpointing,
     /// State of the last training forward for its backward.
     recorded: Option<Recorded>,
@@ -209,6 +212,7 @@ impl Model {
         };
         let mut copy = Model::with_backend(&config, self.shape.vocab_size, device, self.backend)?;
         copy.arithmetic = self.arithmetic;
+        copy.kv_precision = self.kv_precision;
         self.params.read_weights(|ours| {
             copy.params
                 .write_weights(|base| base.copy_from_slice(&ours[..base.len()]))
@@ -343,6 +347,7 @@ impl Model {
             stored,
             backend,
             arithmetic: ComputeDtype::F32,
+            kv_precision: KvPrecision::default(),
             checkpointing: ActivationCheckpointing::default(),
             recorded: None,
             training: Pass::new(Track::Gradients),
@@ -420,6 +425,27 @@ impl Model {
 
     pub fn arithmetic(&self) -> ComputeDtype {
         self.arithmetic
+    }
+
+    /// The dtype of KV caches from now on. The composite backend supports only f32.
+    ///
+    /// # Errors
+    /// bf16 with the composite backend.
+    pub fn set_kv_cache(&mut self, precision: KvPrecision) -> Result<()> {
+        if self.backend == Backend::Composite && precision == KvPrecision::Bf16 {
+            bail!("model: a KV cache in bf16 needs the fused CPU kernels; use f32 here")
+        }
+        self.kv_precision = precision;
+        Ok(())
+    }
+
+    /// The dtype of keys and values in KV caches.
+    pub fn kv_storage(&self) -> Storage {
+        let is_quantized = self.stored.as_ref().is_some_and(Stored::is_quantized);
+        match self.backend {
+            Backend::Fused => self.kv_precision.resolve(self.arithmetic, is_quantized),
+            Backend::Composite => Storage::F32,
+        }
     }
 
     /// Which activations the next training forwards store. The composite backend stores all.

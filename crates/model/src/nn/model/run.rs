@@ -6,7 +6,7 @@ use crate::nn::HeadKind;
 use crate::nn::composite::{Decoder, Graph, Leaves};
 use crate::nn::decoding::{Decoding, Extent};
 use crate::nn::fused::{HeadGradient, Magnitudes, Pass, Plan};
-use crate::nn::kv_cache::{KvCache, PrefixCache};
+use crate::nn::kv_cache::{KvCache, KvShape, PrefixCache};
 use crate::nn::tape::Track;
 use crate::nn::weights::Weights;
 use candle_core::{DType, Device, Result, Tensor, bail};
@@ -201,8 +201,9 @@ impl Model {
         if self.backend == Backend::Composite {
             return read(&mut Decoding::composite(self.decoder(Track::Off)?, extent));
         }
-        let (heads, windows) = (self.shape.heads(), self.windows());
-        let cache = |_| KvCache::new(heads, extent.tokens, &windows);
+        let windows = self.windows();
+        let shape = self.kv_shape(&windows);
+        let cache = |_| KvCache::new(shape, extent.tokens);
         let caches = (0..extent.texts).map(cache).collect();
         self.with_plan(|plan, _, pass| read(&mut Decoding::fused(*plan, pass, caches)))?
     }
@@ -222,7 +223,7 @@ impl Model {
             return Ok(());
         }
         let room = PrefixCache::room(tokens, self.shape.seq_len);
-        let cache = kept.reuse(text, room, self.shape.heads(), &self.windows());
+        let cache = kept.reuse(text, room, self.kv_shape(&self.windows()));
         self.with_plan(|plan, _, pass| {
             let mut decoding = Decoding::fused(*plan, pass, vec![cache]);
             let text = read(&mut decoding)?;
@@ -235,6 +236,14 @@ impl Model {
     fn windows(&self) -> Vec<Option<usize>> {
         let layers = 0..self.shape.n_layer;
         layers.map(|layer| self.config.window(layer)).collect()
+    }
+
+    fn kv_shape<'a>(&self, windows: &'a [Option<usize>]) -> KvShape<'a> {
+        KvShape {
+            heads: self.shape.heads(),
+            windows,
+            storage: self.kv_storage(),
+        }
     }
 
     fn run_fused(&mut self, track: Track, batch: &TokenBatch) -> Result<TokenOutputs> {

@@ -69,6 +69,7 @@ impl Model {
         let device = self.params.device();
         let mut grown = Model::with_backend(&config, vocab_size, device, self.backend)?;
         grown.arithmetic = self.arithmetic;
+        grown.kv_precision = self.kv_precision;
         grown.checkpointing = self.checkpointing;
         grown.regularizers = self.regularizers;
         // A value head may follow the base; it is the same in both.

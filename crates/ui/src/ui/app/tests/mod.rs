@@ -380,6 +380,7 @@ fn loaded(template: Option<&str>) -> Incoming {
         context: if template.is_some() { 8_192 } else { 64 },
         template: template.map(String::from),
         quantized: template.map(|_| "Q4_1".into()),
+        kv_cache: None,
         seconds: 0.4,
         notes: Vec::new(),
         adapters: Vec::new(),

@@ -26,6 +26,7 @@ fn loaded(template: Option<&str>) -> Event {
         context: 64,
         template: template.map(String::from),
         quantized: None,
+        kv_cache: None,
         seconds: 0.1,
         notes: Vec::new(),
         adapters: Vec::new(),
