@@ -170,9 +170,28 @@ fn rotary(config: &ModelConfig, faults: &mut Faults) {
         "local_theta is for blocks with a sliding window, and no block has one",
         "say sliding_window and global_every, or leave local_theta out",
     );
+    blocks_without_positions(config, rope.nope_every, faults);
     if let Some(scaling) = &rope.scaling {
         faults.0.extend(scaling.faults(rope.theta, width / 2));
     }
+}
+
+fn blocks_without_positions(config: &ModelConfig, every: Option<usize>, faults: &mut Faults) {
+    let (Some(n), n_layer) = (every, config.n_layer) else {
+        return;
+    };
+    faults.want(
+        n != 1,
+        &["position.rope.nope_every", "position"],
+        "nope_every 1 leaves every block without positions",
+        "choose position: none, or nope_every 2 and above (SmolLM3: 4)",
+    );
+    faults.want(
+        n <= n_layer,
+        &["position.rope.nope_every", "n_layer"],
+        format!("every {n}th block has no positions, and there are {n_layer} blocks"),
+        format!("nope_every {n_layer} or less, or leave it out"),
+    );
 }
 
 fn attention(config: &ModelConfig, faults: &mut Faults) {

@@ -14,6 +14,7 @@ mod qwen2;
 mod qwen3;
 mod qwen3_moe;
 mod rope;
+mod smollm3;
 
 pub use phi3::fused_name;
 pub use rope::ignored;
@@ -82,6 +83,7 @@ pub trait Family: Sync {
 pub const FAMILIES: &[&dyn Family] = &[
     &gpt2::Gpt2,
     &llama::Llama,
+    &smollm3::SmolLm3,
     &mistral::Mistral,
     &qwen2::Qwen2,
     &qwen3::Qwen3,
@@ -215,6 +217,7 @@ pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
         if !windows || same_everywhere {
             rope.local_theta = None;
         }
+        rope.nope_every = rope.nope_every.filter(|n| *n <= c.n_layer);
     }
     c
 }
