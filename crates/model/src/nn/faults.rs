@@ -237,3 +237,30 @@ fn list(numbers: &[usize]) -> String {
     let words: Vec<String> = numbers.iter().map(usize::to_string).collect();
     words.join(" or ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::position::{PositionConfig, RopeConfig};
+
+    #[test]
+    fn blocks_without_positions_are_some_of_the_blocks() {
+        let found = |n: usize| {
+            let rope = RopeConfig {
+                nope_every: Some(n),
+                ..RopeConfig::default()
+            };
+            let config = ModelConfig {
+                n_layer: 4,
+                position: PositionConfig::Rope(rope),
+                ..ModelConfig::default()
+            };
+            config.faults()
+        };
+        assert!(found(2).is_empty() && found(4).is_empty());
+        let [one, many] = [1, 5].map(found);
+        assert_eq!((one.len(), many.len()), (1, 1));
+        assert!(one[0].hint.contains("position: none"), "{one:?}");
+        assert!(many[0].what.contains("every 5th") && many[0].hint.contains("nope_every 4"));
+    }
+}

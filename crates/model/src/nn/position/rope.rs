@@ -99,3 +99,27 @@ impl Config {
         self.local_theta.map(|theta| Rotation::plain(theta, half))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_nth_block_does_not_rotate_and_specs_without_such_blocks_are_as_before() {
+        let rotating = |nope_every| {
+            let config = Config {
+                nope_every,
+                ..Config::default()
+            };
+            (0..9)
+                .map(|layer| config.rotates(layer))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(rotating(None), [true; 9]);
+        let (y, n) = (true, false);
+        assert_eq!(rotating(Some(4)), [y, y, y, n, y, y, y, n, y]);
+        assert_eq!(rotating(Some(1)), [n; 9]);
+        let text = serde_json::to_string(&Config::default()).unwrap();
+        assert!(!text.contains("nope"), "{text}");
+    }
+}
