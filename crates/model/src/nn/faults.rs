@@ -189,7 +189,7 @@ fn blocks_without_positions(config: &ModelConfig, every: Option<usize>, faults: 
     faults.want(
         n <= n_layer,
         &["position.rope.nope_every", "n_layer"],
-        format!("every {n}th block has no positions, and there are {n_layer} blocks"),
+        format!("nope_every {n} reaches no block: there are {n_layer}"),
         format!("nope_every {n_layer} or less, or leave it out"),
     );
 }
@@ -261,6 +261,6 @@ mod tests {
         let [one, many] = [1, 5].map(found);
         assert_eq!((one.len(), many.len()), (1, 1));
         assert!(one[0].hint.contains("position: none"), "{one:?}");
-        assert!(many[0].what.contains("every 5th") && many[0].hint.contains("nope_every 4"));
+        assert!(many[0].what.contains("there are 4") && many[0].hint.contains("nope_every 4"));
     }
 }

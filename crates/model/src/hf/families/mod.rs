@@ -83,7 +83,6 @@ pub trait Family: Sync {
 pub const FAMILIES: &[&dyn Family] = &[
     &gpt2::Gpt2,
     &llama::Llama,
-    &smollm3::SmolLm3,
     &mistral::Mistral,
     &qwen2::Qwen2,
     &qwen3::Qwen3,
@@ -92,6 +91,8 @@ pub const FAMILIES: &[&dyn Family] = &[
     &phi3::Phi3,
     &mixtral::Mixtral,
     &qwen3_moe::Qwen3Moe,
+    // Last: without its blocks that do not rotate it is any of the Llamas.
+    &smollm3::SmolLm3,
 ];
 
 /// The family of a `model_type`.

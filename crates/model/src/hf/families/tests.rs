@@ -77,6 +77,11 @@ fn families_are_chosen_by_what_they_compute() {
         nope(|c| (c.sliding_window, c.bias) = (Some(8), true)),
         Some("smollm3")
     );
+    let windows = |c: &mut ModelConfig| {
+        c.sliding_window = Some(8);
+        c.global_every = Some(2);
+    };
+    assert_eq!(with(windows), Some("smollm3"), "all of its blocks rotate");
     assert_eq!(nope(|c| c.qk_norm = true), None, "no class computes it");
     assert_eq!(nope(|c| c.attention_bias = AttentionBias::Qkv), None);
     assert_eq!(
@@ -97,7 +102,7 @@ fn a_model_is_written_as_the_family_that_it_was_read_as() {
     };
     // All of its blocks rotate.
     let mut smollm3 = oracle("smollm3");
-    smollm3["no_rope_layers"] = json!([1; 8]);
+    smollm3["no_rope_layers"] = json!(vec![1; 8]);
     for (theirs, family) in [
         (oracle("phi3_whole"), "phi3"),
         (mistral, "mistral"),
@@ -210,6 +215,7 @@ fn models_that_no_class_computes_have_no_family() {
     let windowed = |c: &mut ModelConfig| {
         c.sliding_window = Some(8);
         c.global_every = Some(2);
+        c.qk_norm = true;
     };
     assert_eq!(with(windowed), None);
     let grouped = ModelConfig {
