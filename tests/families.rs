@@ -13,13 +13,15 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 /// Folder, dtype of the weights, and family.
-const FOLDERS: [(&str, Dtype, &str); 16] = [
+const FOLDERS: [(&str, Dtype, &str); 18] = [
     ("gpt2", Dtype::F32, "gpt2"),
     ("llama", Dtype::F32, "llama"),
     ("llama3", Dtype::Bf16, "llama"),
     ("llama_linear", Dtype::F32, "llama"),
     ("llama_yarn", Dtype::F32, "llama"),
     ("smollm", Dtype::F16, "llama"),
+    ("smollm3", Dtype::F32, "smollm3"),
+    ("smollm3_window", Dtype::F32, "smollm3"),
     ("mistral", Dtype::F32, "mistral"),
     ("qwen2", Dtype::F32, "qwen2"),
     ("qwen3", Dtype::F32, "qwen3"),

@@ -31,13 +31,14 @@ fn oracle(name: &str) -> PathBuf {
 }
 
 /// Folders of tests/oracle/families, as transformers wrote them.
-const FAMILIES: [&str; 14] = [
+const FAMILIES: [&str; 15] = [
     "gpt2",
     "llama",
     "llama3",
     "llama_linear",
     "llama_yarn",
     "smollm",
+    "smollm3",
     "mistral",
     "qwen2",
     "qwen3",

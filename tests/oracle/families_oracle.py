@@ -118,6 +118,18 @@ def families():
     ), torch.float32, None, None
 
 
+    # Blocks without position encoding: every 4th, and every 3rd beside windows in all blocks but every 2nd.
+    yield "smollm3", tf.SmolLM3Config(
+        **small(num_hidden_layers=8, rope_parameters=rope(100.0), tie_word_embeddings=True)
+    ), torch.float32, None, None
+    yield "smollm3_window", tf.SmolLM3Config(
+        **small(
+            num_hidden_layers=6, no_rope_layer_interval=3, rope_parameters=yarn, attention_bias=True, mlp_bias=True,
+            use_sliding_window=True, sliding_window=5, layer_types=["sliding_attention", "full_attention"] * 3,
+        )
+    ), torch.float32, None, None
+
+
 def randomize(model, seed):
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():

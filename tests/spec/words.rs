@@ -32,7 +32,7 @@ fn every_alias_works_on_the_command_line_and_in_a_file() {
             "model.qk_norm" | "model.moe.norm_topk" | "train.resize_vocab" => "true",
             "model.dropout" | "adapter.lora.dropout" => "0.5",
             "model.moe.top_k" => "1",
-            "model.moe.every" => "2",
+            "model.moe.every" | "model.position.rope.nope_every" => "2",
             "model.vocab_size" => "2000",
             "model.tie_embeddings" | "optimizer.muon.nesterov" => "false",
             "adapter.lora.targets" => "ffn_only",

@@ -81,6 +81,7 @@ def described(layers: int, lora: bool) -> dict[str, Any]:
         "norm": {"rmsnorm": {"eps": 1e-5}},
         "norm_placement": "pre",
         "qk_norm": False,
+        "position": {"rope": {}},
         "mlp": {"swiglu": {}},
         "dropout": 0.0,
     }

@@ -62,6 +62,8 @@ class Block(nn.Module):
         every = config["global_every"]
         sees_all = every is not None and (layer + 1) % every == 0
         self.window = None if sees_all else config["sliding_window"]
+        nope = config["position"].get("rope", {}).get("nope_every")
+        self.rotates = nope is None or (layer + 1) % nope != 0
 
     def forward(self, x: Tensor, rope: tuple[Tensor, Tensor] | None, mask: Mask, adapters: bool, texts: Texts | None = None) -> Tensor:
         x = self._join(x, self._attend(self._norm(self.before1, x), rope, mask, adapters, texts), self.after1)
@@ -192,7 +194,7 @@ class Decoder(nn.Module):
             for window in set(self.windows)
         }
         for block, window in zip(self.blocks, self.windows, strict=True):
-            rope = ropes[0 if window is None else 1]
+            rope = ropes[0 if window is None else 1] if block.rotates else None
             if self.recompute and self.training:
                 x = checkpoint(block, x, rope, masks[window], adapters, use_reentrant=False)
             else:
@@ -220,7 +222,8 @@ class Decoder(nn.Module):
         kind = torch.float32 if self.config["attention_softcap"] else matmul_dtype(x)
         masks = {window: Mask(texts.mask(window, self.slopes, kind)) for window in set(self.windows)}
         for block, window in zip(self.blocks, self.windows, strict=True):
-            x = block(x, ropes[0 if window is None else 1], masks[window], True, texts)
+            rope = ropes[0 if window is None else 1] if block.rotates else None
+            x = block(x, rope, masks[window], True, texts)
         x = x[torch.arange(len(ids), device=x.device), texts.last]
         if self.norm is not None:
             x = self.norm(x)

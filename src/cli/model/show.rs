@@ -132,8 +132,13 @@ fn text(shown: &Shown, class: &str, anatomy: &Anatomy) -> String {
     );
     let _ = writeln!(
         out,
-        "position {}, norm {}, feed-forward {}{}\n",
+        "position {}{}, norm {}, feed-forward {}{}\n",
         config.position.entry().id,
+        config
+            .position
+            .rope()
+            .and_then(|rope| rope.nope_every)
+            .map_or(String::new(), |n| format!(" (none in one block of {n})")),
         config.norm.entry().id,
         config.mlp.entry().id,
         config.moe.as_ref().map_or(String::new(), |moe| format!(

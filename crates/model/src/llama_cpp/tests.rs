@@ -93,6 +93,16 @@ fn with_rope(change: impl Fn(&mut crate::nn::position::RopeConfig)) -> ModelConf
     config
 }
 
+/// Eight blocks, every n-th of them without positions.
+fn smollm3(n: usize) -> ModelConfig {
+    let position = with_rope(|rope| rope.nope_every = Some(n)).position;
+    ModelConfig {
+        n_layer: 8,
+        position,
+        ..llama()
+    }
+}
+
 /// (architecture, model), for everything that this program supports.
 fn models() -> Vec<(&'static str, ModelConfig)> {
     let all = vec![
@@ -163,6 +173,7 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
                 ..llama()
             },
         ),
+        ("smollm3", smollm3(4)),
         ("phi3", with_rope(|rope| rope.fraction = 0.5)),
         ("gemma2", gemma2()),
         ("gemma3", gemma3()),
@@ -215,7 +226,7 @@ fn off(a: &[f32], b: &[f32]) -> f64 {
 #[test]
 fn every_architecture_round_trips_with_the_same_logits() {
     let models = models();
-    assert_eq!(models.len(), 15);
+    assert_eq!(models.len(), 16);
     for (name, config) in models {
         let mut model = random(&config);
         let expected = logits(&mut model);
@@ -379,6 +390,59 @@ fn answers_end_at_the_tokens_of_the_keys_and_at_those_known_by_their_text() {
     let file = GgufModel::open(&path).unwrap();
     assert_eq!(file.special_tokens().ends, [3]);
     assert_eq!(file.answer_ends(), [3, 1]);
+}
+
+/// llama.cpp leaves every 4th block of a `smollm3` without positions, whatever the file says, and knows no other such model.
+#[test]
+fn blocks_without_positions_are_written_as_smollm3_or_refused_by_name() {
+    let written = |config: &ModelConfig| {
+        let name = |written: Written| written.architecture;
+        write(&random(config), Kind::F32, "", &[], &mut Vec::new()).map(name)
+    };
+    assert_eq!(written(&smollm3(4)).unwrap(), "smollm3");
+    let windowed = ModelConfig {
+        sliding_window: Some(20),
+        ..smollm3(4)
+    };
+    assert_eq!(written(&windowed).unwrap(), "smollm3", "within its window");
+    let like = |other: ModelConfig| {
+        let n_layer = other.n_layer;
+        let mut config = ModelConfig {
+            n_layer: n_layer.max(4),
+            ..other
+        };
+        if let PositionConfig::Rope(rope) = &mut config.position {
+            rope.nope_every = Some(4);
+        }
+        config
+    };
+    let normed = ModelConfig {
+        qk_norm: true,
+        ..llama()
+    };
+    let biased = ModelConfig {
+        attention_bias: AttentionBias::Qkv,
+        ..llama()
+    };
+    let scaled = with_rope(|rope| rope.scaling = Some(ScalingConfig::Llama3(Default::default())));
+    let partial = with_rope(|rope| rope.fraction = 0.5);
+    let refused = [normed, biased, scaled, partial, gemma2(), gemma3()].map(like);
+    for config in refused.iter().chain(&[smollm3(3), smollm3(8)]) {
+        let error = written(config).unwrap_err().to_string();
+        assert!(
+            error.contains("nope_every is") && error.contains("every 4th"),
+            "{error}: {config:?}"
+        );
+    }
+    let (_dir, path, _) = saved(&random(&smollm3(4)), Kind::F32);
+    let file = GgufModel::open(&path).unwrap();
+    assert_eq!(file.config().position, smollm3(4).position);
+    // Without a 4th block all rotate: the number is in llama.cpp's code, not in the file.
+    let few = ModelConfig {
+        n_layer: 3,
+        ..llama()
+    };
+    assert_eq!(written(&few).unwrap(), "llama");
 }
 
 #[test]

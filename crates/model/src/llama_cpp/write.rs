@@ -47,6 +47,18 @@ pub fn check_head(config: &ModelConfig) -> Result<(), ModelFileError> {
     }
 }
 
+fn no_architecture(config: &ModelConfig) -> ModelFileError {
+    let every = config.position.rope().and_then(|rope| rope.nope_every);
+    let nope = every.map_or_else(String::new, |n| {
+        format!(
+            " (position.rope.nope_every is {n}; only SmolLM3 has blocks without positions there: every 4th, and no biases, experts, QK-norm, partial RoPE or llama3 scaling)"
+        )
+    });
+    ModelFileError::Model(format!(
+        "llama.cpp has no architecture for this model{nope}: supported are GPT-2, Llama, SmolLM3, Qwen2, Qwen3, Gemma 2 and 3 and Phi-3; --format safetensors writes any model"
+    ))
+}
+
 /// Writes a model with its matrices in `kind`. `name` is a display name; `tokenizer` has the tokenizer's keys.
 ///
 /// # Errors
@@ -65,11 +77,7 @@ pub fn write(
     }
     let (config, shape) = (model.config(), model.shape());
     check_head(config)?;
-    let chosen = arch::of(config, shape).ok_or_else(|| {
-        ModelFileError::Model(
-            "llama.cpp has no architecture for this model: supported are GPT-2, Llama, Qwen2, Qwen3, Gemma 2 and 3 and Phi-3; --format safetensors writes any model".into(),
-        )
-    })?;
+    let chosen = arch::of(config, shape).ok_or_else(|| no_architecture(config))?;
     let architecture = chosen.architecture;
     let mut instead = BTreeMap::new();
     let parts = parts(model, &chosen, kind, &mut instead)?;

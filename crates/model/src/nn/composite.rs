@@ -191,6 +191,7 @@ impl Decoder<'_> {
             slopes: slopes.as_deref(),
         };
         let rotation = rotations[usize::from(window.is_some())].as_ref();
+        let rotation = rotation.filter(|_| self.config.rotates(layer));
         let how = (Mask { window, first }, scores);
         let (mixed, present) = attention::composite_masked(heads, &qkv, rotation, past, how)?;
         *past = Some(present);

@@ -322,6 +322,12 @@ impl ModelConfig {
         self.sliding_window.filter(|_| !sees_all)
     }
 
+    /// Whether queries and keys of block `layer`, counted from 0, are rotated.
+    pub fn rotates(&self, layer: usize) -> bool {
+        let rope = self.position.rope();
+        rope.is_some_and(|rope| rope.rotates(layer))
+    }
+
     /// Keys that a query of a row of `seq_len` is scored against, summed over blocks: the whole row, causal or not, as PaLM
     /// counts it, and no more than a sliding window.
     pub fn scored_keys(&self, seq_len: f64) -> f64 {

@@ -170,9 +170,28 @@ fn rotary(config: &ModelConfig, faults: &mut Faults) {
         "local_theta is for blocks with a sliding window, and no block has one",
         "say sliding_window and global_every, or leave local_theta out",
     );
+    blocks_without_positions(config, rope.nope_every, faults);
     if let Some(scaling) = &rope.scaling {
         faults.0.extend(scaling.faults(rope.theta, width / 2));
     }
+}
+
+fn blocks_without_positions(config: &ModelConfig, every: Option<usize>, faults: &mut Faults) {
+    let (Some(n), n_layer) = (every, config.n_layer) else {
+        return;
+    };
+    faults.want(
+        n != 1,
+        &["position.rope.nope_every", "position"],
+        "nope_every 1 leaves every block without positions",
+        "choose position: none, or nope_every 2 and above (SmolLM3: 4)",
+    );
+    faults.want(
+        n <= n_layer,
+        &["position.rope.nope_every", "n_layer"],
+        format!("nope_every {n} reaches no block: there are {n_layer}"),
+        format!("nope_every {n_layer} or less, or leave it out"),
+    );
 }
 
 fn attention(config: &ModelConfig, faults: &mut Faults) {
@@ -217,4 +236,31 @@ fn divisors_near(n: usize, wish: usize) -> Vec<usize> {
 fn list(numbers: &[usize]) -> String {
     let words: Vec<String> = numbers.iter().map(usize::to_string).collect();
     words.join(" or ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::position::{PositionConfig, RopeConfig};
+
+    #[test]
+    fn blocks_without_positions_are_some_of_the_blocks() {
+        let found = |n: usize| {
+            let rope = RopeConfig {
+                nope_every: Some(n),
+                ..RopeConfig::default()
+            };
+            let config = ModelConfig {
+                n_layer: 4,
+                position: PositionConfig::Rope(rope),
+                ..ModelConfig::default()
+            };
+            config.faults()
+        };
+        assert!(found(2).is_empty() && found(4).is_empty());
+        let [one, many] = [1, 5].map(found);
+        assert_eq!((one.len(), many.len()), (1, 1));
+        assert!(one[0].hint.contains("position: none"), "{one:?}");
+        assert!(many[0].what.contains("there are 4") && many[0].hint.contains("nope_every 4"));
+    }
 }

@@ -121,6 +121,10 @@ mod tests {
                 "rope.fraction",
             ),
             (
+                json!({"position": {"rope": {"nope_every": 0}}}),
+                "rope.nope_every",
+            ),
+            (
                 json!({"position": {"rope": {"scaling": {"yarn": {"factor": 0.0}}}}}),
                 "scaling.yarn.factor",
             ),

@@ -55,7 +55,7 @@ impl Tables {
         }
     }
 
-    /// The rotation of a block with this window.
+    /// The rotation of a block with this window, if it rotates.
     pub fn rotary(&self, window: Option<usize>) -> Option<&RotaryTable> {
         let local = self.local.as_ref().filter(|_| window.is_some());
         local.or(self.rotary.as_ref())

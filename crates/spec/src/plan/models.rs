@@ -4,7 +4,7 @@
 use super::arch::Arch;
 use crate::nn::mlp::MlpConfig;
 use crate::nn::norm::NormConfig;
-use crate::nn::position::PositionConfig;
+use crate::nn::position::{PositionConfig, RopeConfig};
 use crate::nn::{AttentionBias, ModelConfig, MoeConfig};
 use std::sync::LazyLock;
 
@@ -78,6 +78,19 @@ fn qwen3(model: ModelConfig) -> ModelConfig {
     }
 }
 
+/// No position encoding in every 4th block, a tied head.
+fn smollm3(model: ModelConfig) -> ModelConfig {
+    let rope = RopeConfig {
+        theta: 5_000_000.0,
+        nope_every: Some(4),
+        ..RopeConfig::default()
+    };
+    tied(ModelConfig {
+        position: PositionConfig::Rope(rope),
+        ..model
+    })
+}
+
 /// `d_ff` is the width inside one expert.
 fn experts(model: ModelConfig, n_expert: usize, top_k: usize) -> ModelConfig {
     let moe = MoeConfig {
@@ -122,6 +135,7 @@ pub static MODELS: LazyLock<Vec<ReferenceModel>> = LazyLock::new(|| [
     ("qwen3-8b", qwen3(llama([36, 4096, 32, 8, 12_288, 151_936, 40_960]))),
     ("smollm2-135m", tied(llama([30, 576, 9, 3, 1536, 49_152, 8192]))),
     ("smollm2-360m", tied(llama([32, 960, 15, 5, 2560, 49_152, 8192]))),
+    ("smollm3-3b", smollm3(llama([36, 2048, 16, 4, 11_008, 128_256, 65_536]))),
     ("tinyllama-1.1b", llama([22, 2048, 32, 4, 5632, 32_000, 2048])),
 ]
 .map(|(name, config)| ReferenceModel { name, arch: Arch::of(&config, 0) })
@@ -169,6 +183,7 @@ mod tests {
             ("qwen3-0.6b", 596_049_920),
             ("mixtral-8x7b", 46_702_792_704),
             ("smollm2-135m", 134_515_008),
+            ("smollm3-3b", 3_075_098_624),
             ("tinyllama-1.1b", 1_100_048_384),
         ];
         for (name, params) in published {

@@ -123,6 +123,7 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("rms_norm_eps", "model.norm.*.eps"),
     ("layer_norm_epsilon", "model.norm.*.eps"),
     ("rope_theta", "model.position.rope.theta"),
+    ("no_rope_layer_interval", "model.position.rope.nope_every"),
     ("model_name_or_path", "train.from"),
     ("base_model", "train.from"),
     ("lora_rank", "adapter.lora.rank"),

@@ -564,6 +564,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_run_has_the_blocks_without_positions_of_its_start_model() {
+        let smollm3 = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../tests/oracle/families/smollm3"
+        );
+        let every = |more: &[&str]| {
+            let mut words = vec![format!("train.from={smollm3}")];
+            words.extend(more.iter().map(ToString::to_string));
+            let loaded = load("smoke", &words, &SpecSources::default());
+            loaded.map(|loaded| loaded.spec.model.position.rope().and_then(|r| r.nope_every))
+        };
+        assert_eq!(every(&[]).unwrap(), Some(4));
+        assert_eq!(every(&["no_rope_layer_interval=4"]).unwrap(), Some(4));
+        let error = every(&["no_rope_layer_interval=2"])
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("model.position.rope.nope_every"), "{error}");
+    }
+
     /// The wizard asked a file of gigabytes for its metadata at each key.
     #[test]
     fn a_file_is_read_again_only_where_it_changed() {

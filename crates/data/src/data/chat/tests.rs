@@ -153,3 +153,50 @@ fn turns_reach_a_template_as_transformers_hands_them_over() {
         .unwrap();
     assert_eq!(text, "False 2+2 True None");
 }
+
+/// What SmolLM3's template uses: variables that nobody sets, Python's methods and slices, today's date, marked answers.
+#[test]
+fn a_template_with_thinking_modes_and_two_kinds_of_tools_renders() {
+    let source = "\
+{%- if enable_thinking is not defined %}{% set enable_thinking = true %}{% endif -%}
+{%- set mode = '/think' if enable_thinking else '/no_think' -%}
+{%- if messages[0].role == 'system' -%}
+  {%- set system = messages[0].content -%}
+  {%- if '/no_think' in system %}{% set mode = '/no_think' %}{% endif -%}
+  {%- set own = system.replace('/no_think', '').replace('/think', '').rstrip() -%}
+{%- endif -%}
+{{- '' if '/system_override' in system else 'mode ' + mode + ' on ' ~ strftime_now('%d %B %Y') -}}
+{{- '; ' + own if own -}}
+{%- if xml_tools or python_tools or tools -%}
+  {%- set ns = namespace(text='') -%}
+  {%- for tool in xml_tools[:] %}{% set ns.text = ns.text ~ (tool | string) %}{% endfor -%}
+  {{- ns.text -}}
+{%- endif -%}
+{%- for message in messages if message.role != 'system' -%}
+  {%- set content = message.content if message.content is string else '' -%}
+  {%- if message.role == 'assistant' -%}
+    {%- generation %}{{- '|a:' + content.lstrip('\n') -}}{% endgeneration -%}
+  {%- else %}{{- '|u:' + content -}}{% endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt %}{{- '|a:' + ('<think></think>' if mode == '/no_think' else '') -}}{% endif -%}";
+    let template = Template::from_jinja("t", source).unwrap();
+    let text = |template: &Template, turns: &[Message]| {
+        let rendered = template.render(turns, None, GenerationPrompt::With);
+        rendered.unwrap_or_else(|e| panic!("{e}"))
+    };
+    let day = "26 July 2024";
+    assert_eq!(
+        text(&template, &turns()),
+        format!("mode /think on {day}|u: Hi |a:Hello.|a:")
+    );
+    let system = Message::new("system", "Be brief. /no_think");
+    let with_system: Vec<Message> = std::iter::once(system).chain(turns()).collect();
+    assert_eq!(
+        text(&template, &with_system),
+        format!("mode /no_think on {day}; Be brief.|u: Hi |a:Hello.|a:<think></think>")
+    );
+    let off = template.with_variable("enable_thinking", false);
+    assert!(text(&off, &turns()).starts_with("mode /no_think"));
+    let tools = off.with_variable("xml_tools", json!(["x", "y"]));
+    assert!(text(&tools, &turns()).contains("2024xy|u"));
+}

@@ -141,6 +141,31 @@ pub fn attention_bias(keys: &Keys) -> Result<AttentionBias, String> {
     })
 }
 
+/// A Llama-like config with its biases: `attention_bias` of the four projections, `mlp_bias` of the rest beside it.
+///
+/// # Errors
+/// No flags, or `mlp_bias` alone.
+pub fn with_biases(keys: &Keys, config: ModelConfig) -> Result<ModelConfig, String> {
+    let attention_bias = attention_bias(keys)?;
+    match (attention_bias, keys.flag("mlp_bias", false)?) {
+        (AttentionBias::All, true) => Ok(ModelConfig {
+            bias: true,
+            ..config
+        }),
+        (attention_bias, false) => Ok(ModelConfig {
+            attention_bias,
+            ..config
+        }),
+        (_, true) => Err("mlp_bias without attention_bias is not supported".into()),
+    }
+}
+
+/// Its keys for a canonical config.
+pub fn write_biases(config: &ModelConfig, into: &mut Value) {
+    into["attention_bias"] = json!(config.attention_biases() == AttentionBias::All);
+    into["mlp_bias"] = json!(config.bias);
+}
+
 const SLIDING: &str = "sliding_attention";
 const FULL: &str = "full_attention";
 

@@ -3,7 +3,7 @@
 use super::super::keys::Keys;
 use super::Family;
 use super::common::{self, Defaults};
-use crate::nn::{AttentionBias, ModelConfig};
+use crate::nn::ModelConfig;
 use serde_json::{Value, json};
 
 pub struct Llama;
@@ -25,26 +25,12 @@ impl Family for Llama {
         common::silu(keys)?;
         // Falcon 3's, beside hidden_act.
         keys.only("activation", &json!("swiglu"))?;
-        let attention = common::attention_bias(keys)?;
-        let mlp = keys.flag("mlp_bias", false)?;
-        let config = Defaults::LLAMA.read(keys)?;
-        match (attention, mlp) {
-            (AttentionBias::All, true) => Ok(ModelConfig {
-                bias: true,
-                ..config
-            }),
-            (attention_bias, false) => Ok(ModelConfig {
-                attention_bias,
-                ..config
-            }),
-            (_, true) => Err("mlp_bias without attention_bias is not supported".into()),
-        }
+        common::with_biases(keys, Defaults::LLAMA.read(keys)?)
     }
 
     fn write(&self, config: &ModelConfig) -> Value {
         let mut value = Defaults::LLAMA.write(config);
-        value["attention_bias"] = json!(config.attention_biases() == AttentionBias::All);
-        value["mlp_bias"] = json!(config.bias);
+        common::write_biases(config, &mut value);
         value
     }
 }

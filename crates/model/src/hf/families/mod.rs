@@ -14,6 +14,7 @@ mod qwen2;
 mod qwen3;
 mod qwen3_moe;
 mod rope;
+mod smollm3;
 
 pub use phi3::fused_name;
 pub use rope::ignored;
@@ -90,6 +91,8 @@ pub const FAMILIES: &[&dyn Family] = &[
     &phi3::Phi3,
     &mixtral::Mixtral,
     &qwen3_moe::Qwen3Moe,
+    // Last: without its blocks that do not rotate it is any of the Llamas.
+    &smollm3::SmolLm3,
 ];
 
 /// The family of a `model_type`.
@@ -215,6 +218,7 @@ pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
         if !windows || same_everywhere {
             rope.local_theta = None;
         }
+        rope.nope_every = rope.nope_every.filter(|n| *n <= c.n_layer);
     }
     c
 }

@@ -82,7 +82,7 @@ impl Rope {
             theta: theta.unwrap_or(self.theta),
             fraction: fraction.unwrap_or(1.0),
             scaling,
-            local_theta: None,
+            ..RopeConfig::default()
         })
     }
 

@@ -64,6 +64,31 @@ fn families_are_chosen_by_what_they_compute() {
         ..llama()
     };
     assert_eq!(model_type(&phi), Some("phi3"));
+    let nope = |change: fn(&mut ModelConfig)| {
+        let mut config = llama();
+        if let PositionConfig::Rope(rope) = &mut config.position {
+            rope.nope_every = Some(3);
+        }
+        change(&mut config);
+        model_type(&config)
+    };
+    assert_eq!(nope(|_| {}), Some("smollm3"));
+    assert_eq!(
+        nope(|c| (c.sliding_window, c.bias) = (Some(8), true)),
+        Some("smollm3")
+    );
+    let windows = |c: &mut ModelConfig| {
+        c.sliding_window = Some(8);
+        c.global_every = Some(2);
+    };
+    assert_eq!(with(windows), Some("smollm3"), "all of its blocks rotate");
+    assert_eq!(nope(|c| c.qk_norm = true), None, "no class computes it");
+    assert_eq!(nope(|c| c.attention_bias = AttentionBias::Qkv), None);
+    assert_eq!(
+        nope(|c| c.n_layer = 2),
+        Some("llama"),
+        "there is no such block"
+    );
 }
 
 /// Tensors and adapters have the names of the class that the base is of.
@@ -75,7 +100,14 @@ fn a_model_is_written_as_the_family_that_it_was_read_as() {
         let (shape, ids) = (config.shape(11), TokenIds::default());
         config::write(config, &shape, &ids, Dtype::F32, Naming::Family)
     };
-    for (theirs, family) in [(oracle("phi3_whole"), "phi3"), (mistral, "mistral")] {
+    // All of its blocks rotate.
+    let mut smollm3 = oracle("smollm3");
+    smollm3["no_rope_layers"] = json!(vec![1; 8]);
+    for (theirs, family) in [
+        (oracle("phi3_whole"), "phi3"),
+        (mistral, "mistral"),
+        (smollm3, "smollm3"),
+    ] {
         let read = config::read(&theirs).unwrap();
         assert_eq!(read.family.as_deref(), Some(family));
         let ours = written(&read);
@@ -104,7 +136,7 @@ fn a_model_is_written_as_the_family_that_it_was_read_as() {
 #[test]
 fn a_model_is_written_in_the_tensors_that_it_was_read_from() {
     use super::super::{Outgoing, Weights, load};
-    for family in ["phi3_whole", "phi3", "mistral", "qwen2"] {
+    for family in ["phi3_whole", "phi3", "mistral", "qwen2", "smollm3"] {
         let folder = std::path::Path::new("../../tests/oracle/families").join(family);
         let model = load(&folder).unwrap();
         let outgoing = Outgoing::new(&model, Naming::Family, Dtype::F32, u64::MAX);
@@ -183,6 +215,7 @@ fn models_that_no_class_computes_have_no_family() {
     let windowed = |c: &mut ModelConfig| {
         c.sliding_window = Some(8);
         c.global_every = Some(2);
+        c.qk_norm = true;
     };
     assert_eq!(with(windowed), None);
     let grouped = ModelConfig {
@@ -241,6 +274,73 @@ fn equivalent_settings_are_the_same_model() {
         written["rope_parameters"]["original_max_position_embeddings"],
         16
     );
+}
+
+/// The keys of SmolLM3-3B and of its base model.
+#[test]
+fn blocks_without_positions_are_read_from_the_list_or_the_interval() {
+    let list: Vec<u8> = (1..=36).map(|block| u8::from(block % 4 != 0)).collect();
+    let theirs = json!({"model_type": "smollm3", "architectures": ["SmolLM3ForCausalLM"], "attention_bias": false,
+        "hidden_act": "silu", "hidden_size": 2048, "intermediate_size": 11008, "max_position_embeddings": 65536,
+        "max_window_layers": 28, "mlp_bias": false, "no_rope_layer_interval": 4, "no_rope_layers": list,
+        "num_attention_heads": 16, "num_hidden_layers": 36, "num_key_value_heads": 4, "pretraining_tp": 2,
+        "rms_norm_eps": 1e-6, "rope_scaling": null, "rope_theta": 5e6, "sliding_window": null,
+        "use_sliding_window": false, "vocab_size": 128256});
+    let with = |keys: Value| {
+        let mut value = theirs.clone();
+        let map = value.as_object_mut().unwrap();
+        map.extend(keys.as_object().unwrap().clone());
+        map.retain(|_, value| value != "absent");
+        config::read(&value)
+    };
+    let smol = with(json!({})).unwrap();
+    let rope = smol.position.rope().unwrap();
+    assert_eq!((rope.nope_every, rope.theta), (Some(4), 5e6));
+    assert!(smol.tie_embeddings && smol.sliding_window.is_none());
+    let of = |keys: Value| with(keys).map(|c| c.position.rope().and_then(|rope| rope.nope_every));
+    // The list counts, then the interval, then its default; more entries than blocks are left out.
+    let absent = json!({"no_rope_layers": "absent", "no_rope_layer_interval": 6});
+    assert_eq!(of(absent), Ok(Some(6)));
+    let neither = json!({"no_rope_layers": null, "no_rope_layer_interval": "absent"});
+    assert_eq!(of(neither), Ok(Some(4)));
+    let few = json!({"num_hidden_layers": 5, "no_rope_layer_interval": 9});
+    assert_eq!(of(few), Ok(Some(4)));
+    assert_eq!(of(json!({"no_rope_layers": vec![1; 36]})), Ok(None));
+    let none = json!({"no_rope_layers": null, "no_rope_layer_interval": 37});
+    assert_eq!(of(none), Ok(None));
+    let heads = with(json!({"num_key_value_heads": "absent"})).unwrap();
+    assert_eq!(heads.kv_heads(), 4, "as the class has it");
+    let mut irregular = vec![1; 36];
+    irregular[3] = 0;
+    for (keys, part) in [
+        (json!({"no_rope_layers": irregular}), "the first is block 4"),
+        (json!({"no_rope_layers": vec![0; 36]}), "no block has"),
+        (json!({"no_rope_layers": vec![1; 35]}), "35 entries"),
+        (json!({"no_rope_layers": vec![2; 36]}), "found 2"),
+        (json!({"no_rope_layers": "4"}), "a list of numbers"),
+        (
+            json!({"no_rope_layers": null, "no_rope_layer_interval": 0}),
+            "at least 1",
+        ),
+        (
+            json!({"no_rope_layers": null, "no_rope_layer_interval": 1}),
+            "no block has",
+        ),
+        // transformers gives the window to the blocks without positions.
+        (
+            json!({"use_sliding_window": true, "sliding_window": 8}),
+            "sliding_window 8 without layer_types",
+        ),
+        (
+            json!({"sliding_window": 8, "layer_types": vec!["sliding_attention"; 36]}),
+            "use_sliding_window is false",
+        ),
+        (json!({"mlp_bias": true}), "mlp_bias"),
+        (json!({"partial_rotary_factor": 0.5}), "partial"),
+    ] {
+        let error = with(keys.clone()).unwrap_err();
+        assert!(error.contains(part), "{keys}: {error}");
+    }
 }
 
 #[test]

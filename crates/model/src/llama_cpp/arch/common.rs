@@ -78,7 +78,7 @@ fn rope(keys: Keys, seen: &Seen, head_dim: usize) -> Result<RopeConfig, String> 
         theta: seven_digits(theta),
         fraction: width as f64 / head_dim as f64,
         scaling: scaling(keys, seen, width / 2)?,
-        local_theta: None,
+        ..RopeConfig::default()
     })
 }
 
@@ -214,6 +214,10 @@ pub fn float(x: f64) -> Value {
 /// The keys of a Llama-like model; `None` if its positions cannot be expressed.
 pub fn write(config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
     let rope = config.position.rope()?;
+    if rope.nope_every.is_some() {
+        // `smollm3` alone has such blocks; it passes a config in which all rotate.
+        return None;
+    }
     let mut keys = vec![
         ("context_length", count(shape.seq_len)),
         ("embedding_length", count(shape.d_model)),

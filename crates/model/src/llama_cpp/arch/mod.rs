@@ -8,6 +8,7 @@ mod gpt2;
 mod llama;
 mod phi3;
 mod qwen;
+mod smollm3;
 
 use super::keys::Keys;
 use crate::gguf::Value;
@@ -88,6 +89,7 @@ pub(super) trait Architecture: Sync {
 const ALL: &[&dyn Architecture] = &[
     &gpt2::Gpt2,
     &llama::Llama,
+    &smollm3::SmolLm3,
     &qwen::Qwen2,
     &qwen::Qwen3,
     &qwen::Qwen3Moe,

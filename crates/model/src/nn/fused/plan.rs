@@ -146,9 +146,11 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The rotation of queries and keys in block `layer`.
+    /// The rotation of queries and keys in block `layer`; `None` in a block without one.
     pub(super) fn rotary(&self, layer: usize) -> Option<&'a RotaryTable> {
-        self.tables.rotary(self.config.window(layer))
+        let window = self.config.window(layer);
+        let table = self.tables.rotary(window);
+        table.filter(|_| self.config.rotates(layer))
     }
 
     pub(super) fn qk_norm(&self, gains: [Span; 2]) -> QkNorm<'a> {

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::nn::kv_cache::CHUNK;
-use crate::nn::{Backend, KvPrecision, ModelConfig, position::PositionConfig};
+use crate::nn::position::{PositionConfig, RopeConfig};
+use crate::nn::{Backend, KvPrecision, ModelConfig};
 use candle_core::Device;
 
 fn greedy(max_new_tokens: usize) -> Sampling {
@@ -13,8 +14,13 @@ fn greedy(max_new_tokens: usize) -> Sampling {
     }
 }
 
-fn positions() -> [PositionConfig; 5] {
+fn positions() -> [PositionConfig; 6] {
+    let some_rotate = RopeConfig {
+        nope_every: Some(2),
+        ..RopeConfig::default()
+    };
     [
+        PositionConfig::Rope(some_rotate),
         PositionConfig::Learned(Default::default()),
         PositionConfig::Rope(Default::default()),
         PositionConfig::Sinusoidal(Default::default()),

@@ -35,6 +35,11 @@ pub(super) fn options() -> Vec<(&'static str, ModelConfig)> {
             scaled(json!({"llama3": {"factor": 3.0, "original_len": 8}})),
         ),
         ("partial", rope(json!({"fraction": 0.34}))),
+        ("nope", rope(json!({"theta": 10.0, "nope_every": 2}))),
+        (
+            "nope, some windows",
+            json!({"sliding_window": 3, "global_every": 2, "position": {"rope": {"local_theta": 50.0, "nope_every": 3}}}),
+        ),
         ("qk_norm", json!({"qk_norm": true})),
         (
             "unit offset",

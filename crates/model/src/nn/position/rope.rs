@@ -1,5 +1,6 @@
 //! Rotary positions: queries and keys are rotated by angles proportional to the position, so that their dot product depends
-//! only on the distance. Halves are paired (feature j with j + width/2), as in Hugging Face's models.
+//! only on the distance. Halves are paired (feature j with j + width/2), as in Hugging Face's models. Some blocks may be left
+//! without (Yang et al. 2025, RNoPE, arXiv 2501.18795).
 
 use super::scaling::ScalingConfig;
 use crate::base::registry::Entry;
@@ -27,6 +28,10 @@ pub struct Config {
     /// theta in blocks with a sliding window, which are not scaled (Gemma 3: 10000). Default: theta in all blocks.
     #[schemars(range(min = 1.0))]
     pub local_theta: Option<f64>,
+    /// Every n-th block rotates nothing: it has no position encoding (NoPE; SmolLM3: 4). Default: all blocks rotate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub nope_every: Option<usize>,
 }
 
 impl Default for Config {
@@ -36,6 +41,7 @@ impl Default for Config {
             fraction: 1.0,
             scaling: None,
             local_theta: None,
+            nope_every: None,
         }
     }
 }
@@ -50,6 +56,12 @@ impl Config {
     /// Features of a head that are rotated.
     pub fn width(&self, head_dim: usize) -> usize {
         (head_dim as f64 * self.fraction) as usize
+    }
+
+    /// Whether queries and keys of block `layer`, counted from 0, are rotated.
+    pub fn rotates(&self, layer: usize) -> bool {
+        let is_nope = |n: usize| (layer + 1).is_multiple_of(n.max(1));
+        !self.nope_every.is_some_and(is_nope)
     }
 
     /// The same rotations in the form of other programs: NTK-aware scaling becomes another base, and YaRN's defaults are
@@ -85,5 +97,29 @@ impl Config {
     pub fn local_rotation(&self, head_dim: usize) -> Option<Rotation> {
         let half = self.width(head_dim) / 2;
         self.local_theta.map(|theta| Rotation::plain(theta, half))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_nth_block_does_not_rotate_and_specs_without_such_blocks_are_as_before() {
+        let rotating = |nope_every| {
+            let config = Config {
+                nope_every,
+                ..Config::default()
+            };
+            (0..9)
+                .map(|layer| config.rotates(layer))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(rotating(None), [true; 9]);
+        let (y, n) = (true, false);
+        assert_eq!(rotating(Some(4)), [y, y, y, n, y, y, y, n, y]);
+        assert_eq!(rotating(Some(1)), [n; 9]);
+        let text = serde_json::to_string(&Config::default()).unwrap();
+        assert!(!text.contains("nope"), "{text}");
     }
 }
