@@ -68,6 +68,35 @@ fn gemma2() -> ModelConfig {
     }
 }
 
+fn gemma() -> ModelConfig {
+    ModelConfig {
+        norm_placement: NormPlacement::Pre,
+        sliding_window: None,
+        global_every: None,
+        attention_softcap: None,
+        logit_softcap: None,
+        ..gemma2()
+    }
+}
+
+fn granite() -> ModelConfig {
+    ModelConfig {
+        attention_scale: Some(0.0625),
+        embedding_scale: Some(12.0),
+        residual_scale: Some(0.22),
+        logit_scale: Some(0.125),
+        ..llama()
+    }
+}
+
+fn starcoder2(bias: bool) -> ModelConfig {
+    ModelConfig {
+        n_kv_head: Some(2),
+        position: PositionConfig::Rope(Default::default()),
+        ..gpt2(bias)
+    }
+}
+
 /// With an attention scale that no key can express.
 fn gemma3() -> ModelConfig {
     let local = with_rope(|rope| {
@@ -164,6 +193,20 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
             },
         ),
         ("phi3", with_rope(|rope| rope.fraction = 0.5)),
+        ("granite", granite()),
+        (
+            "granite",
+            ModelConfig {
+                embedding_scale: Some(3.0),
+                logit_scale: Some(1.0 / 6.0),
+                tie_embeddings: false,
+                attention_bias: AttentionBias::All,
+                ..llama()
+            },
+        ),
+        ("gemma", gemma()),
+        ("starcoder2", starcoder2(true)),
+        ("starcoder2", starcoder2(false)),
         ("gemma2", gemma2()),
         ("gemma3", gemma3()),
         ("gpt2", gpt2(true)),
@@ -215,7 +258,7 @@ fn off(a: &[f32], b: &[f32]) -> f64 {
 #[test]
 fn every_architecture_round_trips_with_the_same_logits() {
     let models = models();
-    assert_eq!(models.len(), 15);
+    assert_eq!(models.len(), 20);
     for (name, config) in models {
         let mut model = random(&config);
         let expected = logits(&mut model);
@@ -349,6 +392,29 @@ fn models_unsupported_by_llama_cpp_are_rejected() {
     ];
     for config in &none {
         assert!(refused(config).contains("no architecture"), "{config:?}");
+    }
+    let scaled = |config| ModelConfig {
+        residual_scale: Some(0.22),
+        ..config
+    };
+    let all = |config| ModelConfig {
+        embedding_scale: Some(12.0),
+        logit_scale: Some(0.125),
+        ..scaled(config)
+    };
+    let untied = ModelConfig {
+        tie_embeddings: false,
+        ..gemma()
+    };
+    for (config, setting) in [
+        (scaled(gpt2(true)), "has model.residual_scale:"),
+        (scaled(gemma2()), "has model.residual_scale:"),
+        (scaled(starcoder2(true)), "has model.residual_scale:"),
+        (all(starcoder2(true)), "residual_scale and logit_scale:"),
+        (untied, "has model.tie_embeddings: false:"),
+    ] {
+        let error = refused(&config);
+        assert!(error.contains(setting), "{error}");
     }
     let model = random(&llama());
     let error = write(&model, Kind::Q5K, "", &[], &mut Vec::new()).unwrap_err();

@@ -66,9 +66,12 @@ pub fn write(
     let (config, shape) = (model.config(), model.shape());
     check_head(config)?;
     let chosen = arch::of(config, shape).ok_or_else(|| {
-        ModelFileError::Model(
-            "llama.cpp has no architecture for this model: supported are GPT-2, Llama, Qwen2, Qwen3, Gemma 2 and 3 and Phi-3; --format safetensors writes any model".into(),
-        )
+        let because = arch::obstacle(config, shape).map_or(String::new(), |setting| {
+            format!(", as none of those with its other settings has {setting}")
+        });
+        ModelFileError::Model(format!(
+            "llama.cpp has no architecture for this model{because}: supported are GPT-2, Llama, Granite, Qwen2, Qwen3, Gemma, Phi-3 and StarCoder2; --format safetensors writes any model"
+        ))
     })?;
     let architecture = chosen.architecture;
     let mut instead = BTreeMap::new();

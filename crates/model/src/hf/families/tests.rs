@@ -39,6 +39,10 @@ fn families_are_chosen_by_what_they_compute() {
         Some("llama")
     );
     assert_eq!(with(|c| c.sliding_window = Some(8)), Some("mistral"));
+    assert_eq!(with(|c| c.embedding_scale = Some(3.0)), Some("granite"));
+    assert_eq!(with(|c| c.residual_scale = Some(0.22)), Some("granite"));
+    assert_eq!(with(|c| c.logit_scale = Some(0.125)), Some("granite"));
+    assert_eq!(with(|c| c.attention_scale = Some(0.25)), Some("granite"));
     assert_eq!(
         with(|c| c.attention_bias = AttentionBias::Qkv),
         Some("qwen2")
@@ -178,7 +182,26 @@ fn models_that_no_class_computes_have_no_family() {
     );
     assert_eq!(with(|c| c.norm_placement = NormPlacement::Post), None);
     assert_eq!(with(|c| c.attention_softcap = Some(30.0)), None);
-    assert_eq!(with(|c| c.embedding_scale = Some(3.0)), None);
+    let scaled = |c: &mut ModelConfig| {
+        c.residual_scale = Some(0.22);
+        c.qk_norm = true;
+    };
+    assert_eq!(with(scaled), None, "no other family has the scales");
+    let scores = |c: &mut ModelConfig| {
+        c.residual_scale = Some(0.22);
+        c.head = HeadKind::Score;
+    };
+    assert_eq!(with(scores), None, "Granite has no class with labels");
+    for change in [
+        (|c: &mut ModelConfig| c.residual_scale = Some(0.22)) as fn(&mut ModelConfig),
+        |c| c.logit_scale = Some(0.125),
+    ] {
+        for name in ["gpt2", "gemma", "gemma2", "starcoder2", "phi3", "mixtral"] {
+            let mut config = config::read(&oracle(name)).unwrap();
+            change(&mut config);
+            assert_eq!(model_type(&config), None, "{name}");
+        }
+    }
     assert_eq!(with(|c| c.mlp = MlpConfig::Gelu(Default::default())), None);
     let windowed = |c: &mut ModelConfig| {
         c.sliding_window = Some(8);
@@ -203,6 +226,12 @@ fn equivalent_settings_are_the_same_model() {
         same(|c| c.attention_scale = Some(32f64.powf(-0.5))),
         Some("llama")
     );
+    let ones = |c: &mut ModelConfig| {
+        c.embedding_scale = Some(1.0);
+        c.residual_scale = Some(1.0);
+        c.logit_scale = Some(1.0);
+    };
+    assert_eq!(same(ones), Some("llama"));
     assert_eq!(
         same(|c| c.global_every = Some(2)),
         Some("llama"),
@@ -250,6 +279,8 @@ fn every_family_has_a_unique_name_and_reads_what_it_writes() {
         assert!(seen.insert(family.model_type()) && seen.insert(family.class()));
         assert!(named(family.model_type()).is_ok());
     }
+    let error = named("granitemoehybrid").err().unwrap();
+    assert!(error.contains("model_type granite are supported"), "{error}");
     let error = named("gemma3").err().unwrap();
     assert!(error.contains("gemma3_text"), "{error}");
     assert!(
@@ -297,6 +328,14 @@ fn keys_that_transformers_ignores_are_skipped() {
         ("llama", json!({"activation": "swiglu"})),
         ("llama", json!({"max_sequence_length": 2048})),
         ("llama", json!({"original_max_position_embeddings": 8192})),
+        // Gemma 2B and 1.1; StarCoder2 3B.
+        ("gemma", json!({"hidden_act": "gelu"})),
+        ("gemma", json!({"hidden_activation": null})),
+        ("gemma", json!({"hidden_activation": "gelu_pytorch_tanh"})),
+        (
+            "starcoder2",
+            json!({"mlp_type": "default", "norm_type": "layer_norm", "layer_norm_epsilon": 1e-5, "residual_dropout": 0.1, "embedding_dropout": 0.1}),
+        ),
         // Gemma 2 9B; Qwen2.5 1M; the defaults of `generate` as transformers 4 wrote them.
         ("gemma2", json!({"sliding_window_size": 5})),
         ("qwen2", json!({"dual_chunk_attention_config": theirs})),
@@ -375,6 +414,14 @@ fn keys_that_change_the_computation_are_never_skipped() {
             "num_attention_heads is missing",
         ),
         ("phi3", "full_attn_mod", json!(2), "full_attn_mod"),
+        ("gemma", "hidden_activation", json!("gelu"), "only gelu_pytorch_tanh"),
+        ("gemma", "hidden_act", json!("relu"), "only gelu_pytorch_tanh"),
+        ("granite", "residual_multiplier", json!(0.0), "residual_multiplier: 0"),
+        ("granite", "logits_scaling", json!(-8), "logits_scaling: -8"),
+        ("granite", "hidden_act", json!("gelu"), "only silu"),
+        ("starcoder2", "hidden_act", json!("tanh"), "tanh"),
+        ("starcoder2", "norm_type", json!("rms_norm"), "norm_type"),
+        ("starcoder2", "mlp_type", json!("gated"), "mlp_type"),
         ("phi3", "interpolate_factor", json!(4), "interpolate_factor"),
         ("llama", "activation", json!("gelu"), "swiglu"),
         (

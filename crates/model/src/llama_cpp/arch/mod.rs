@@ -5,15 +5,17 @@ mod choice;
 mod common;
 mod gemma;
 mod gpt2;
+mod granite;
 mod llama;
 mod phi3;
 mod qwen;
+mod starcoder2;
 
 use super::keys::Keys;
 use crate::gguf::Value;
 use crate::nn::{ModelConfig, ModelShape};
 
-pub(super) use choice::{Chosen, of};
+pub(super) use choice::{Chosen, obstacle, of};
 
 /// Facts from a file's tensors that its keys do not contain.
 #[derive(Debug, Clone, Default)]
@@ -88,12 +90,15 @@ pub(super) trait Architecture: Sync {
 const ALL: &[&dyn Architecture] = &[
     &gpt2::Gpt2,
     &llama::Llama,
+    &granite::Granite,
     &qwen::Qwen2,
     &qwen::Qwen3,
     &qwen::Qwen3Moe,
+    &gemma::Gemma,
     &gemma::Gemma2,
     &gemma::Gemma3,
     &phi3::Phi3,
+    &starcoder2::Starcoder2,
 ];
 
 /// The architecture of a file.
