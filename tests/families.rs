@@ -13,22 +13,25 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 /// Folder, dtype of the weights, and family.
-const FOLDERS: [(&str, Dtype, &str); 16] = [
+const FOLDERS: [(&str, Dtype, &str); 19] = [
     ("gpt2", Dtype::F32, "gpt2"),
     ("llama", Dtype::F32, "llama"),
     ("llama3", Dtype::Bf16, "llama"),
     ("llama_linear", Dtype::F32, "llama"),
     ("llama_yarn", Dtype::F32, "llama"),
     ("smollm", Dtype::F16, "llama"),
+    ("granite", Dtype::F32, "granite"),
     ("mistral", Dtype::F32, "mistral"),
     ("qwen2", Dtype::F32, "qwen2"),
     ("qwen3", Dtype::F32, "qwen3"),
+    ("gemma", Dtype::F32, "gemma"),
     ("gemma2", Dtype::F32, "gemma2"),
     ("gemma3", Dtype::F32, "gemma3_text"),
     ("phi3", Dtype::F32, "phi3"),
     // Mistral computes the same; the family that was read is written.
     ("phi3_whole", Dtype::F32, "phi3"),
     ("phi3_long", Dtype::F32, "phi3"),
+    ("starcoder2", Dtype::F32, "starcoder2"),
     ("mixtral", Dtype::F32, "mixtral"),
     ("qwen3_moe", Dtype::F32, "qwen3_moe"),
 ];

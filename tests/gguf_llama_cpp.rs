@@ -48,6 +48,9 @@ const FAMILIES: [&str; 14] = [
     "qwen3_moe",
 ];
 
+/// The same, of which no logits of llama.cpp are recorded.
+const UNRECORDED: [&str; 3] = ["granite", "gemma", "starcoder2"];
+
 /// A file to write, and the tolerance between llama.cpp's logits and ours.
 struct Case {
     name: String,
@@ -331,7 +334,7 @@ fn our_files_give_llama_cpps_logits_and_tokens_when_they_are_read_back() {
 
 #[test]
 fn logits_of_transformers_survive_our_files() {
-    for name in FAMILIES {
+    for name in FAMILIES.into_iter().chain(UNRECORDED) {
         let case = family(name);
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("model.gguf");

@@ -12,6 +12,8 @@ mod optimizers;
 mod peft;
 #[path = "oracle/peft_patterns.rs"]
 mod peft_patterns;
+#[path = "oracle/peft_renamed.rs"]
+mod peft_renamed;
 #[path = "oracle/preference.rs"]
 mod preference;
 #[path = "oracle/preference_losses.rs"]

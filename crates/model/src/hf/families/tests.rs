@@ -127,6 +127,38 @@ fn a_model_is_written_in_the_tensors_that_it_was_read_from() {
     }
 }
 
+/// StarCoder2's norms have biases whatever `use_bias` says.
+#[test]
+fn a_starcoder2_without_biases_is_written_with_norms_of_zero_bias() {
+    use super::super::{CONFIG, Outgoing, Weights, config_json_for, load};
+    let mut without = config::read(&oracle("starcoder2")).unwrap();
+    without.bias = false;
+    assert_eq!(model_type(&without), Some("starcoder2"));
+    let mut model = crate::nn::Model::new(&without, 64, &candle_core::Device::Cpu).unwrap();
+    model.init(3).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let ids = TokenIds::default();
+    let json = config_json_for(&model, &ids, Dtype::F32, Naming::Family);
+    let mut value: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(value["use_bias"], false);
+    value.as_object_mut().unwrap().remove("llmtui");
+    std::fs::write(dir.path().join(CONFIG), value.to_string()).unwrap();
+    let outgoing = Outgoing::new(&model, Naming::Family, Dtype::F32, u64::MAX);
+    let mut out = std::fs::File::create(dir.path().join(&outgoing.files()[0])).unwrap();
+    outgoing.write(0, &mut out).unwrap();
+    let names = Weights::open(dir.path()).unwrap();
+    let names: Vec<&str> = names.names().collect();
+    let biases: Vec<&&str> = names.iter().filter(|name| name.ends_with(".bias")).collect();
+    assert_eq!(biases.len(), 2 * without.n_layer + 1, "{names:?}");
+    let mut back = load(dir.path()).unwrap();
+    let tokens = [3, 1, 4, 1, 5];
+    let mut logits = |model: &mut crate::nn::Model| -> Vec<f32> {
+        let logits = model.logits(&tokens, 1, 5).unwrap();
+        logits.flatten_all().unwrap().to_vec1().unwrap()
+    };
+    assert_eq!(logits(&mut back), logits(&mut model));
+}
+
 /// transformers computes the attention factor from the declared context, and reads no other key for it.
 #[test]
 fn longrope_under_a_shorter_context_declares_the_one_that_gives_its_attention_factor() {

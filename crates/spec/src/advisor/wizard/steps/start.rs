@@ -41,7 +41,7 @@ impl Ask for Start {
     fn explain(&self, wizard: &Wizard, _: &[Row]) -> Explanation {
         let mut notes = vec![note(
             "Runs here",
-            "From scratch, from a run (its best checkpoint; RUN@STEP is another one), from a Hugging Face model folder of ten families, or from a .gguf file (docs/models.md); `llmtui model pull ID` downloads one from the hub.",
+            "From scratch, from a run (its best checkpoint; RUN@STEP is another one), from a Hugging Face model folder of thirteen families, or from a .gguf file (docs/models.md); `llmtui model pull ID` downloads one from the hub.",
         )];
         if wizard.selected() > 0
             && let Some((known, Ok(facts))) = &wizard.model
