@@ -87,6 +87,37 @@ fn logits_are_those_of_transformers_on_both_backends() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
+/// Longer than the windows of those that have one.
+#[test]
+fn cached_decode_gives_the_logits_of_a_whole_text() {
+    for (name, _, _) in FOLDERS {
+        let folder = folder(name);
+        let expected = TensorFile::open(&folder.join("expected.safetensors")).unwrap();
+        let shape = expected.shape("ids").unwrap().to_vec();
+        let ids = expected.read("ids", &shape).unwrap();
+        let ids: Vec<u32> = ids[..shape[1]].iter().map(|id| *id as u32).collect();
+        let mut model = hf::load(&folder).unwrap();
+        let whole = model.logits(&ids, 1, ids.len()).unwrap();
+        let whole: Vec<Vec<f32>> = whole.squeeze(0).unwrap().to_vec2().unwrap();
+        let mut rows = Vec::new();
+        model
+            .decode(|append_tokens| {
+                for (at, piece) in [(4, &ids[..5]), (5, &ids[5..6]), (13, &ids[6..14])] {
+                    let mut logits = Vec::new();
+                    append_tokens(piece, &mut logits)?;
+                    rows.push((at, logits));
+                }
+                Ok(())
+            })
+            .unwrap();
+        for (at, row) in rows {
+            let apart = row.iter().zip(&whole[at]).map(|(a, b)| (a - b).abs());
+            let most = apart.fold(0.0, f32::max);
+            assert!(most <= 1e-4, "{name}, token {at}: {most}");
+        }
+    }
+}
+
 /// Every tensor of a folder: name, shape and bits.
 fn tensors(folder: &Path) -> BTreeMap<String, (Vec<usize>, Vec<u32>)> {
     let weights = Weights::open(folder).unwrap();

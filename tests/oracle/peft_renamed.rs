@@ -26,7 +26,10 @@ fn assert_pefts_logits(model: &mut Model) {
     let ids: Vec<u32> = ids.iter().map(|id| *id as u32).collect();
     let logits = model.logits(&ids, 2, ids.len() / 2).unwrap();
     let logits: Vec<f32> = logits.flatten_all().unwrap().to_vec1().unwrap();
-    let exact = values(&oracle("peft_renamed").join("expected.safetensors"), "logits");
+    let exact = values(
+        &oracle("peft_renamed").join("expected.safetensors"),
+        "logits",
+    );
     compare("logits under the adapter", &logits, &exact);
 }
 

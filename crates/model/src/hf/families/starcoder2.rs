@@ -28,7 +28,10 @@ const DEFAULTS: Defaults = Defaults {
 /// The default of `norm_epsilon`.
 const EPS: f64 = 1e-5;
 /// Our matrix → theirs.
-const RENAMED: [(&str, &str); 2] = [(".mlp.up_proj", ".mlp.c_fc"), (".mlp.down_proj", ".mlp.c_proj")];
+const RENAMED: [(&str, &str); 2] = [
+    (".mlp.up_proj", ".mlp.c_fc"),
+    (".mlp.down_proj", ".mlp.c_proj"),
+];
 /// Parts that have a bias even with `use_bias: false`.
 const NORMS: [&str; 2] = ["layernorm", "model.norm"];
 
@@ -49,7 +52,11 @@ impl Family for Starcoder2 {
         // Of the training program, in the published files: transformers has no other choice.
         keys.only("norm_type", &json!("layer_norm"))?;
         keys.only("mlp_type", &json!("default"))?;
-        for old in ["attention_softmax_in_fp32", "scale_attention_softmax_in_fp32", "scale_attn_weights"] {
+        for old in [
+            "attention_softmax_in_fp32",
+            "scale_attention_softmax_in_fp32",
+            "scale_attn_weights",
+        ] {
             keys.only(old, &json!(true))?;
         }
         let _ = keys.number("layer_norm_epsilon")?;
@@ -95,9 +102,11 @@ impl Family for Starcoder2 {
     }
 
     fn disk_name(&self, own: &str) -> String {
-        RENAMED.iter().fold(own.to_string(), |name, (ours, theirs)| {
-            name.replace(ours, theirs)
-        })
+        RENAMED
+            .iter()
+            .fold(own.to_string(), |name, (ours, theirs)| {
+                name.replace(ours, theirs)
+            })
     }
 
     /// Without biases in our model, those of the norms are zero.

@@ -148,7 +148,10 @@ fn a_starcoder2_without_biases_is_written_with_norms_of_zero_bias() {
     outgoing.write(0, &mut out).unwrap();
     let names = Weights::open(dir.path()).unwrap();
     let names: Vec<&str> = names.names().collect();
-    let biases: Vec<&&str> = names.iter().filter(|name| name.ends_with(".bias")).collect();
+    let biases: Vec<&&str> = names
+        .iter()
+        .filter(|name| name.ends_with(".bias"))
+        .collect();
     assert_eq!(biases.len(), 2 * without.n_layer + 1, "{names:?}");
     let mut back = load(dir.path()).unwrap();
     let tokens = [3, 1, 4, 1, 5];
@@ -312,7 +315,10 @@ fn every_family_has_a_unique_name_and_reads_what_it_writes() {
         assert!(named(family.model_type()).is_ok());
     }
     let error = named("granitemoehybrid").err().unwrap();
-    assert!(error.contains("model_type granite are supported"), "{error}");
+    assert!(
+        error.contains("model_type granite are supported"),
+        "{error}"
+    );
     let error = named("gemma3").err().unwrap();
     assert!(error.contains("gemma3_text"), "{error}");
     assert!(
@@ -446,9 +452,24 @@ fn keys_that_change_the_computation_are_never_skipped() {
             "num_attention_heads is missing",
         ),
         ("phi3", "full_attn_mod", json!(2), "full_attn_mod"),
-        ("gemma", "hidden_activation", json!("gelu"), "only gelu_pytorch_tanh"),
-        ("gemma", "hidden_act", json!("relu"), "only gelu_pytorch_tanh"),
-        ("granite", "residual_multiplier", json!(0.0), "residual_multiplier: 0"),
+        (
+            "gemma",
+            "hidden_activation",
+            json!("gelu"),
+            "only gelu_pytorch_tanh",
+        ),
+        (
+            "gemma",
+            "hidden_act",
+            json!("relu"),
+            "only gelu_pytorch_tanh",
+        ),
+        (
+            "granite",
+            "residual_multiplier",
+            json!(0.0),
+            "residual_multiplier: 0",
+        ),
         ("granite", "logits_scaling", json!(-8), "logits_scaling: -8"),
         ("granite", "hidden_act", json!("gelu"), "only silu"),
         ("starcoder2", "hidden_act", json!("tanh"), "tanh"),

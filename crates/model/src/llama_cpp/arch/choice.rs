@@ -45,9 +45,12 @@ const RARE: [(&str, fn(&mut ModelConfig)); 10] = [
         c.attention_bias = AttentionBias::None;
     }),
     ("model.moe", |c| c.moe = None),
-    ("model.embedding_scale, residual_scale and logit_scale", |c| {
-        (c.embedding_scale, c.residual_scale, c.logit_scale) = (None, None, None);
-    }),
+    (
+        "model.embedding_scale, residual_scale and logit_scale",
+        |c| {
+            (c.embedding_scale, c.residual_scale, c.logit_scale) = (None, None, None);
+        },
+    ),
 ];
 
 /// The setting without which there would be an architecture for a model, if it is one of the rare ones.

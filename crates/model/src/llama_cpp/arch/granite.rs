@@ -23,9 +23,7 @@ impl Architecture for Granite {
         let divisor = common::seven_digits(keys.number("logit_scale")?);
         Ok(ModelConfig {
             embedding_scale: scale("embedding_scale")?,
-            attention_scale: keys
-                .number_if("attention.scale")?
-                .map(common::seven_digits),
+            attention_scale: keys.number_if("attention.scale")?.map(common::seven_digits),
             residual_scale: scale("residual_scale")?,
             logit_scale: Some(1.0 / divisor).filter(|x| *x != 1.0),
             ..common::read(keys, seen)?

@@ -143,6 +143,20 @@ pub(super) fn options() -> Vec<(&'static str, ModelConfig)> {
             json!({"dropout": 0.3, "moe": {"n_expert": 3}, "norm_placement": "post"}),
         ),
         (
+            "first gemma",
+            json!({
+                "head_dim": 8, "norm": {"rmsnorm": {"unit_offset": true}}, "embedding_scale": 4.9,
+                "mlp": {"geglu": {"approximate": "tanh"}},
+            }),
+        ),
+        (
+            "starcoder2",
+            json!({
+                "norm": {"layernorm": {}}, "mlp": {"gelu": {"approximate": "tanh"}}, "bias": true,
+                "sliding_window": 4,
+            }),
+        ),
+        (
             "gemma",
             json!({
                 "head_dim": 8, "qk_norm": true, "norm": {"rmsnorm": {"unit_offset": true}},

@@ -186,8 +186,7 @@ fn a_temperature_divides_logits_and_not_values() {
         (json!(null), json!(0.4)),
         (json!(3.0), json!(0.4)),
     ] {
-        let config =
-            with(json!({"value_head": true, "logit_softcap": cap, "logit_scale": scale}));
+        let config = with(json!({"value_head": true, "logit_softcap": cap, "logit_scale": scale}));
         for backend in [Backend::Fused, Backend::Composite] {
             let mut model = model(&config, backend);
             let about = (&*texts.dlogp, &*texts.dentropy);
@@ -227,7 +226,9 @@ fn logits_are_scaled_and_then_capped_and_scores_are_neither() {
     for backend in [Backend::Fused, Backend::Composite] {
         let plain = of(json!({}), backend);
         let both = of(json!({"logit_scale": 1.7, "logit_softcap": 0.5}), backend);
-        let exact = plain.iter().map(|z| 0.5 * (1.7 * f64::from(*z) / 0.5).tanh());
+        let exact = plain
+            .iter()
+            .map(|z| 0.5 * (1.7 * f64::from(*z) / 0.5).tanh());
         compare("logits", &both, &exact.collect::<Vec<_>>(), 1e-3);
         let score = of(json!({"head": "score"}), backend);
         let scaled = of(json!({"head": "score", "logit_scale": 1.7}), backend);
