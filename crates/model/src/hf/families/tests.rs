@@ -155,7 +155,7 @@ fn a_starcoder2_without_biases_is_written_with_norms_of_zero_bias() {
     assert_eq!(biases.len(), 2 * without.n_layer + 1, "{names:?}");
     let mut back = load(dir.path()).unwrap();
     let tokens = [3, 1, 4, 1, 5];
-    let mut logits = |model: &mut crate::nn::Model| -> Vec<f32> {
+    let logits = |model: &mut crate::nn::Model| -> Vec<f32> {
         let logits = model.logits(&tokens, 1, 5).unwrap();
         logits.flatten_all().unwrap().to_vec1().unwrap()
     };
