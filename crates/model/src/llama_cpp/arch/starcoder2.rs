@@ -40,6 +40,7 @@ impl Architecture for Starcoder2 {
             && config.moe.is_none()
             && config.norm_placement == NormPlacement::Pre
             && common::rotates_alike(config, shape)
+            && shape.n_head * shape.head_dim == shape.d_model
             && common::is_unscaled(config);
         own.then(|| common::write(config, shape))?
     }
