@@ -150,6 +150,20 @@ fn write(model: &Model, folder: &Path, naming: Naming, dtype: Dtype, max_bytes: 
     files.len()
 }
 
+/// Writes every model for the script, into target/tmp/families.
+#[test]
+#[ignore = "the first half of tests/oracle/families_back.py"]
+fn write_folders() {
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("families");
+    for (name, _, _) in FOLDERS {
+        let model = hf::load(&folder(name)).unwrap();
+        let to = root.join(name);
+        fs::create_dir_all(&to).unwrap();
+        write(&model, &to, Naming::Family, Dtype::F32, u64::MAX);
+    }
+    println!("{}", root.display());
+}
+
 #[test]
 fn models_round_trip_tensor_for_tensor_in_one_file_and_in_shards() {
     for (name, dtype, family) in FOLDERS {
