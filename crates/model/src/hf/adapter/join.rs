@@ -255,7 +255,7 @@ impl Peft {
     }
 }
 
-/// Whether a fused tensor contains our parameter and others.
+/// Whether a tensor contains our parameter, alone or with others.
 fn holds(tensor: &DiskTensor, info: &ParamInfo) -> bool {
     match &tensor.values {
         Values::Own(parts) => parts.iter().any(|part| part.start == info.offset),
