@@ -277,10 +277,12 @@ fn invalid_config_values_never_panic() {
     for family in [
         "gpt2",
         "llama3",
+        "granite",
         "smollm3",
         "qwen2",
         "gemma3",
         "phi3",
+        "starcoder2",
         "qwen3_moe",
     ] {
         let dir = sound(family);

@@ -22,15 +22,18 @@ const FOLDERS: [(&str, Dtype, &str); 18] = [
     ("smollm", Dtype::F16, "llama"),
     ("smollm3", Dtype::F32, "smollm3"),
     ("smollm3_window", Dtype::F32, "smollm3"),
+    ("granite", Dtype::F32, "granite"),
     ("mistral", Dtype::F32, "mistral"),
     ("qwen2", Dtype::F32, "qwen2"),
     ("qwen3", Dtype::F32, "qwen3"),
+    ("gemma", Dtype::F32, "gemma"),
     ("gemma2", Dtype::F32, "gemma2"),
     ("gemma3", Dtype::F32, "gemma3_text"),
     ("phi3", Dtype::F32, "phi3"),
     // Mistral computes the same; the family that was read is written.
     ("phi3_whole", Dtype::F32, "phi3"),
     ("phi3_long", Dtype::F32, "phi3"),
+    ("starcoder2", Dtype::F32, "starcoder2"),
     ("mixtral", Dtype::F32, "mixtral"),
     ("qwen3_moe", Dtype::F32, "qwen3_moe"),
 ];
@@ -86,6 +89,37 @@ fn logits_are_those_of_transformers_on_both_backends() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
+/// Longer than the windows of those that have one.
+#[test]
+fn cached_decode_gives_the_logits_of_a_whole_text() {
+    for (name, _, _) in FOLDERS {
+        let folder = folder(name);
+        let expected = TensorFile::open(&folder.join("expected.safetensors")).unwrap();
+        let shape = expected.shape("ids").unwrap().to_vec();
+        let ids = expected.read("ids", &shape).unwrap();
+        let ids: Vec<u32> = ids[..shape[1]].iter().map(|id| *id as u32).collect();
+        let mut model = hf::load(&folder).unwrap();
+        let whole = model.logits(&ids, 1, ids.len()).unwrap();
+        let whole: Vec<Vec<f32>> = whole.squeeze(0).unwrap().to_vec2().unwrap();
+        let mut rows = Vec::new();
+        model
+            .decode(|append_tokens| {
+                for (at, piece) in [(4, &ids[..5]), (5, &ids[5..6]), (13, &ids[6..14])] {
+                    let mut logits = Vec::new();
+                    append_tokens(piece, &mut logits)?;
+                    rows.push((at, logits));
+                }
+                Ok(())
+            })
+            .unwrap();
+        for (at, row) in rows {
+            let apart = row.iter().zip(&whole[at]).map(|(a, b)| (a - b).abs());
+            let most = apart.fold(0.0, f32::max);
+            assert!(most <= 1e-4, "{name}, token {at}: {most}");
+        }
+    }
+}
+
 /// Every tensor of a folder: name, shape and bits.
 fn tensors(folder: &Path) -> BTreeMap<String, (Vec<usize>, Vec<u32>)> {
     let weights = Weights::open(folder).unwrap();
@@ -116,6 +150,20 @@ fn write(model: &Model, folder: &Path, naming: Naming, dtype: Dtype, max_bytes: 
         fs::write(folder.join(hf::INDEX), index).unwrap();
     }
     files.len()
+}
+
+/// Writes every model for the script, into target/tmp/families.
+#[test]
+#[ignore = "the first half of tests/oracle/families_back.py"]
+fn write_folders() {
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("families");
+    for (name, _, _) in FOLDERS {
+        let model = hf::load(&folder(name)).unwrap();
+        let to = root.join(name);
+        fs::create_dir_all(&to).unwrap();
+        write(&model, &to, Naming::Family, Dtype::F32, u64::MAX);
+    }
+    println!("{}", root.display());
 }
 
 #[test]

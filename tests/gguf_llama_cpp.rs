@@ -49,6 +49,9 @@ const FAMILIES: [&str; 15] = [
     "qwen3_moe",
 ];
 
+/// The same, of which no logits of llama.cpp are recorded.
+const UNRECORDED: [&str; 3] = ["granite", "gemma", "starcoder2"];
+
 /// A file to write, and the tolerance between llama.cpp's logits and ours.
 struct Case {
     name: String,
@@ -335,7 +338,7 @@ fn our_files_give_llama_cpps_logits_and_tokens_when_they_are_read_back() {
 
 #[test]
 fn logits_of_transformers_survive_our_files() {
-    for name in FAMILIES {
+    for name in FAMILIES.into_iter().chain(UNRECORDED) {
         let case = family(name);
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("model.gguf");
@@ -351,18 +354,24 @@ fn logits_of_transformers_survive_our_files() {
 #[test]
 fn files_of_llama_cpps_script_give_llama_cpps_logits() {
     let file = TensorFile::open(&oracle("gguf_llama_cpp.safetensors")).unwrap();
-    for name in CONVERTED {
+    for name in CONVERTED.into_iter().chain(UNRECORDED) {
         let path = oracle("gguf").join(format!("{name}.gguf"));
         let gguf = GgufModel::open(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
         let mut model = gguf.dequantized().unwrap();
         let (ids, original) = transformers(name);
         let ours = logits(&mut model, &ids);
-        // The script drops Mistral's window and Gemma's score scaling. llama.cpp does not compute Phi-3's window.
+        // The script drops StarCoder2's window: the logits of tokens within it are the same.
+        let within = match name {
+            "starcoder2" => 5 * gguf.config().vocab_size.unwrap_or_default(),
+            _ => ours.len(),
+        };
+        // It drops Mistral's window, too, and Gemma's score scaling. llama.cpp does not compute Phi-3's window.
         if !matches!(name, "mistral" | "gemma2" | "gemma3") {
-            let (off, within) = Limit::Most(1e-4).check(&ours, &original);
+            let (ours, original) = (&ours[..within], &original[..within]);
+            let (off, within) = Limit::Most(1e-4).check(ours, original);
             assert!(within, "{name}: off by {off} from transformers");
         }
-        if name != "phi3" {
+        if name != "phi3" && !UNRECORDED.contains(&name) {
             let theirs = recorded(&file, &format!("converted_{name}"), "logits");
             let (off, within) = Limit::f32(name).check(&ours, &theirs);
             assert!(within, "{name}: off by {off} from llama.cpp");

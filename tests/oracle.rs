@@ -12,6 +12,8 @@ mod optimizers;
 mod peft;
 #[path = "oracle/peft_patterns.rs"]
 mod peft_patterns;
+#[path = "oracle/peft_renamed.rs"]
+mod peft_renamed;
 #[path = "oracle/preference.rs"]
 mod preference;
 #[path = "oracle/preference_losses.rs"]
@@ -27,6 +29,7 @@ use llmtui::optim::schedule::ScheduleConfig;
 use llmtui::optim::{OptimizerConfig, clip_scale};
 use safetensors::SafeTensors;
 use std::collections::HashMap;
+use std::path::Path;
 
 /// Largest difference of a loss, a logit or a gradient.
 const TOLERANCE: f64 = 1e-5;
@@ -378,16 +381,21 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
 /// One decoder per model option, made by `tests/oracle/options_oracle.py`.
 #[test]
 fn every_option_computes_what_pytorch_and_transformers_do() {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/oracle/options.safetensors"
-    );
+    let of = |file: &str, least: usize| {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle");
+        assert_options_agree(&Path::new(folder).join(file), least);
+    };
+    of("options.safetensors", 17);
+    of("options_scales.safetensors", 6);
+}
+
+fn assert_options_agree(path: &Path, least: usize) {
     let bytes = std::fs::read(path).unwrap();
     let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
     let models = &header.metadata().clone().unwrap()["models"];
     let models: HashMap<String, ModelConfig> = serde_json::from_str(models).unwrap();
     let tensors = candle_core::safetensors::load_buffer(&bytes, &Device::Cpu).unwrap();
-    assert!(models.len() >= 17);
+    assert!(models.len() >= least);
     for (name, config) in &models {
         for backend in [Backend::Fused, Backend::Composite] {
             assert_option_agrees(name, config, backend, &tensors);

@@ -1,7 +1,7 @@
 """Opens what llmtui exported with transformers and compares logits with those of the original. By hand:
 
-    for f in tests/oracle/families/*; do llmtui export $f --to /tmp/out/$(basename $f); done
-    /tmp/oracle/bin/python tests/oracle/families_back.py tests/oracle/families /tmp/out
+    cargo test --test families -- --ignored write_folders       # or llmtui export FOLDER --to DIR/NAME for each
+    /tmp/oracle/bin/python tests/oracle/families_back.py tests/oracle/families target/tmp/families
 
 A checkpoint folder and any other exported folder can be looked at with `--open FOLDER`: class, parameters, a greedy text.
 """

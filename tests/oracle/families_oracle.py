@@ -1,7 +1,7 @@
 """Writes a tiny random model of every Hugging Face family that llmtui reads, with what transformers computes on it.
 
     python -m venv /tmp/oracle && /tmp/oracle/bin/pip install torch numpy transformers==5.23.0 safetensors
-    /tmp/oracle/bin/python tests/oracle/families_oracle.py tests/oracle/families
+    /tmp/oracle/bin/python tests/oracle/families_oracle.py tests/oracle/families [NAME ...]
 
 Each folder is what `save_pretrained` of transformers writes (config.json and safetensors), plus expected.safetensors:
 `ids` (B, T) and `logits` (B, T, V), both f32. Weights are drawn far wider than a fresh model's, gains and biases away
@@ -128,6 +128,19 @@ def families():
             use_sliding_window=True, sliding_window=5, layer_types=["sliding_attention", "full_attention"] * 3,
         )
     ), torch.float32, None, None
+    yield "granite", tf.GraniteConfig(
+        **small(
+            embedding_multiplier=6.0, attention_multiplier=0.3, residual_multiplier=0.22, logits_scaling=1.6,
+            tie_word_embeddings=True,
+        )
+    ), torch.float32, None, None
+    # The activation's name in the first files, which means the tanh approximation.
+    yield "gemma", tf.GemmaConfig(
+        **small(head_dim=6, num_key_value_heads=1, tie_word_embeddings=True)
+    ), torch.float32, lambda c: c.update(hidden_act="gelu"), None
+    yield "starcoder2", tf.Starcoder2Config(
+        **small(sliding_window=5, tie_word_embeddings=True, norm_epsilon=1e-4, rope_parameters=rope(1e5))
+    ), torch.float32, None, None
 
 
 def randomize(model, seed):
@@ -145,8 +158,10 @@ def randomize(model, seed):
                 parameter.copy_(noise * (0.6 if "embed" in name or "wte" in name else 0.35))
 
 
-def main(root):
+def main(root, names):
     for seed, (name, config, dtype, change, shard) in enumerate(families()):
+        if names and name not in names:
+            continue
         folder = root / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -178,4 +193,4 @@ def main(root):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -1,7 +1,7 @@
 """GGUF files as llama.cpp's own conversion script writes them, from the tiny models of tests/oracle/families.
 
     pip download --no-deps --no-binary :all: llama-cpp-python==0.3.36    # vendor/llama.cpp holds the script
-    PYTHONPATH=LLAMA_CPP:LLAMA_CPP/gguf-py /tmp/oracle/bin/python tests/oracle/gguf_converted.py tests/oracle/families tests/oracle/gguf
+    PYTHONPATH=LLAMA_CPP:LLAMA_CPP/gguf-py /tmp/oracle/bin/python tests/oracle/gguf_converted.py tests/oracle/families tests/oracle/gguf [NAME ...]
 
 (torch and transformers as for families_oracle.py.) The models have no tokenizers, which the script is told, and how many tokens there are; everything else is its own
 doing: names, layouts and keys. What the reader makes of the files is held against the logits of transformers.
@@ -16,7 +16,7 @@ import conversion
 import gguf
 from conversion.base import ModelBase, ModelType
 
-NAMES = ["gpt2", "llama3", "llama_linear", "mistral", "qwen2", "gemma2", "gemma3", "phi3", "mixtral", "qwen3_moe"]
+NAMES = ["gpt2", "llama3", "llama_linear", "mistral", "qwen2", "gemma2", "gemma3", "phi3", "mixtral", "qwen3_moe", "granite", "gemma", "starcoder2"]
 
 
 def convert(folder, out):
@@ -43,13 +43,13 @@ def convert(folder, out):
         made_by(copy, gguf.LlamaFileType.ALL_F32, out, eager=True).write()
 
 
-def main(families, out):
+def main(families, out, names):
     out.mkdir(exist_ok=True)
-    for name in NAMES:
+    for name in names or NAMES:
         path = out / f"{name}.gguf"
         convert(families / name, path)
         print(f"{name:14} {path.stat().st_size / 1000:.1f} kB")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

@@ -2,6 +2,7 @@
 
     python -m venv /tmp/oracle && /tmp/oracle/bin/pip install torch numpy transformers safetensors
     /tmp/oracle/bin/python tests/oracle/options_oracle.py tests/oracle/options.safetensors
+    /tmp/oracle/bin/python tests/oracle/options_oracle.py tests/oracle/options_scales.safetensors residual residual_post residual_both residual_experts logits logits_capped
 
 Everything is f32 on one thread. Rotary frequencies come from transformers' own functions, slopes of ALiBi from its Bloom,
 the balancing loss from its Mixtral. The metadata holds the models' settings as JSON by name; tensors are called
@@ -56,9 +57,19 @@ OPTIONS = {
     "leaky": {"mlp": {"leaky_relu": {"slope": 0.2}}},
     "experts": {"n_layer": 1, "moe": {"n_expert": 4, "top_k": 2, "d_ff": 8, "norm_topk": True,
                                       "aux_loss_coef": 0.5, "z_loss_coef": 0.1}},
+    "residual": {"residual_scale": 0.22, "embedding_scale": 6.0},
+    "residual_post": {"residual_scale": 0.4, "norm_placement": "post"},
+    "residual_both": {"residual_scale": 0.4, "norm_placement": "both"},
+    "residual_experts": {"residual_scale": 0.22, "n_layer": 1, "moe": {
+        "n_expert": 3, "top_k": 2, "d_ff": 8, "norm_topk": True, "aux_loss_coef": 0.2, "z_loss_coef": 0.0}},
+    "logits": {"logit_scale": 0.625},
+    "logits_capped": {"logit_scale": 0.625, "logit_softcap": 1.0},
     "raw_gates": {"n_layer": 1, "moe": {"n_expert": 3, "top_k": 2, "d_ff": 8, "norm_topk": False,
                                         "aux_loss_coef": 0.2, "z_loss_coef": 0.0}},
 }
+
+# Of the first file; others are named on the command line.
+FIRST = [name for name in OPTIONS if not name.startswith(("residual", "logits"))]
 
 
 def head_dim(m):
@@ -218,35 +229,38 @@ def forward(m, w, ids):
         p, i = torch.arange(T).double()[:, None], torch.arange(0, d, 2).double()[None]
         angles = p / 10000.0 ** (i / d)
         x = x + torch.stack([angles.sin(), angles.cos()], -1).view(T, d).float()
+    scale = m.get("residual_scale", 1.0)
     for i in range(m["n_layer"]):
         at = f"model.layers.{i}."
         mlp = (lambda y: experts(i, y)) if "moe" in m else (lambda y: feed_forward(at + "mlp", y))
         if placement == "pre":
-            x = x + attention(i, norm(at + "input_layernorm", x))
-            x = x + mlp(norm(at + "post_attention_layernorm", x))
+            x = x + scale * attention(i, norm(at + "input_layernorm", x))
+            x = x + scale * mlp(norm(at + "post_attention_layernorm", x))
         elif placement == "post":
-            x = norm(at + "post_attention_layernorm", x + attention(i, x))
-            x = norm(at + "post_feedforward_layernorm", x + mlp(x))
+            x = norm(at + "post_attention_layernorm", x + scale * attention(i, x))
+            x = norm(at + "post_feedforward_layernorm", x + scale * mlp(x))
         else:
             y = attention(i, norm(at + "input_layernorm", x))
-            x = x + norm(at + "post_attention_layernorm", y)
+            x = x + scale * norm(at + "post_attention_layernorm", y)
             y = mlp(norm(at + "pre_feedforward_layernorm", x))
-            x = x + norm(at + "post_feedforward_layernorm", y)
+            x = x + scale * norm(at + "post_feedforward_layernorm", y)
     if placement != "post":
         x = norm("model.norm", x)
-    logits = F.linear(x, w["lm_head.weight"])
+    logits = F.linear(x, w["lm_head.weight"]) * m.get("logit_scale", 1.0)
     if cap := m.get("logit_softcap"):
         logits = cap * torch.tanh(logits / cap)
     return logits, routers
 
 
-def main(path):
+def main(path, names):
     generator = torch.Generator().manual_seed(7)
     tokens = torch.randint(VOCAB, (B, T), generator=generator)
     targets = torch.randint(VOCAB, (B, T), generator=generator)
     tensors = {"tokens": tokens.to(torch.uint32), "targets": targets.to(torch.uint32)}
     models = {}
     for name, option in OPTIONS.items():
+        if name not in (names or FIRST):
+            continue
         m = {**BASE, **option}
         if m["n_head"] % m["n_kv_head"]:
             m["n_kv_head"] = 1
@@ -272,4 +286,4 @@ def main(path):
     save_file(tensors, path, {"models": json.dumps(models)})
 
 
-main(sys.argv[1])
+main(sys.argv[1], sys.argv[2:])

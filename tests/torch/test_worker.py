@@ -124,6 +124,9 @@ class Reading(unittest.TestCase):
             {"rope": False, "slopes": [0.5, 0.25, 0.125, 0.0625]},
             {"rope": False, "waves": True},
             {"attention_softcap": 5.0, "logit_softcap": 3.0, "embedding_scale": 4.0},
+            # Granite's.
+            {"attention_scale": 0.3, "embedding_scale": 6.0, "residual_scale": 0.22, "logit_scale": 0.625},
+            {"residual_scale": 0.5, "logit_scale": 1.7, "logit_softcap": 3.0},
         ]
         for changes in variants:
             with self.subTest(**changes), torch.no_grad():
@@ -163,6 +166,31 @@ class Reading(unittest.TestCase):
         raw = [decoder(inputs, torch.full_like(inputs, token), None)[0] for token in range(VOCAB)]
         expected = (torch.stack(raw, -1).view(3, -1) / 0.6).log_softmax(-1).gather(-1, goal)
         torch.testing.assert_close(logp.view(-1, 1), expected, atol=1e-5, rtol=1e-5)
+
+    def test_logits_are_scaled_then_capped_then_divided(self) -> None:
+        text = [3, 1, 4, 1, 5]
+        plain, scaled = self.decoder(), self.decoder(logit_scale=1.7, logit_softcap=3.0)
+        texts = Texts(1, CONTEXT, torch.device("cpu"))
+        with torch.no_grad():
+            z = plain.read(texts.take_up(texts.plan([(0, len(text))], torch.tensor(text))), texts)[0]
+            inputs = torch.tensor([text]).expand(VOCAB, -1)
+            targets = torch.arange(VOCAB)[:, None].expand(-1, len(text))
+            for temperature in (1.0, 0.6, 1.7):
+                found = scaled(inputs, targets, None, temperature=temperature)[0][:, -1]
+                expected = (3 * torch.tanh(1.7 * z / 3) / temperature).log_softmax(-1)
+                torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+    def test_what_is_added_to_the_residual_stream_is_scaled(self) -> None:
+        text = [3, 1, 4, 1, 5]
+        scaled, folded = self.decoder(residual_scale=0.22), self.decoder()
+        with torch.no_grad():
+            for name, parameter in folded.table.made.items():
+                if name.endswith(("o_proj.weight", "down_proj.weight")):
+                    parameter.mul_(0.22)
+            folded.changed()
+            found, expected = self.whole(scaled, text), self.whole(folded, text)
+            torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+            self.assertGreater((found - self.whole(self.decoder(), text)).abs().max().item(), 1e-2)
 
     def test_a_text_that_has_no_room_is_refused(self) -> None:
         texts = Texts(1, 3, torch.device("cpu"))

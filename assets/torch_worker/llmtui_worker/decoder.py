@@ -23,6 +23,8 @@ class Block(nn.Module):
         super().__init__()
         config, shape = model["config"], model["shape"]
         self.config, self.shape, self.layer = config, shape, layer
+        # What sub-layers add to the residual stream is multiplied by it.
+        self.residual_scale: float | None = config.get("residual_scale")
         gpt2 = table.has(f"transformer.h.{layer}.attn.c_attn.weight")
         at = f"transformer.h.{layer}." if gpt2 else f"model.layers.{layer}."
         adapter = model["adapter"]
@@ -77,8 +79,12 @@ class Block(nn.Module):
 
     def _join(self, x: Tensor, added: Tensor, after: Norm | None) -> Tensor:
         if self.config["norm_placement"] == "both":
-            return x + self._drop(self._norm(after, added))
-        return self._norm(after, x + self._drop(added))
+            return self._sum(x, self._drop(self._norm(after, added)))
+        return self._norm(after, self._sum(x, self._drop(added)))
+
+    def _sum(self, x: Tensor, added: Tensor) -> Tensor:
+        # One kernel, as without a scale.
+        return x + added if self.residual_scale is None else torch.add(x, added, alpha=self.residual_scale)
 
     def _drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.config["dropout"], self.training) if self.config["dropout"] else x
@@ -207,10 +213,12 @@ class Decoder(nn.Module):
             none = torch.zeros_like(values)
             return values, none, none, values.new_zeros(()) if c is None else (values * c).sum()
         weight = self.tokens if self.head is None else self.head
-        cap = self.config["logit_softcap"]
-        if temperature != 1.0:
-            # The head is linear, and c · tanh(z / c) / T is (c / T) · tanh((z / T) / (c / T)).
-            flat, cap = flat / temperature, None if cap is None else cap / temperature
+        cap, scale = self.config["logit_softcap"], self.config.get("logit_scale") or 1.0
+        if temperature != scale:
+            # The head is linear, and c · tanh(s z / c) / T is (c / T) · tanh((s z / T) / (c / T)).
+            flat = flat / (temperature / scale)
+        if cap is not None:
+            cap = cap / temperature
         logp, entropy, top1, total = Head.apply(flat, weight, goal, cap, None if c is None else c.reshape(-1))
         return logp.view(rows, length), entropy.view(rows, length), top1.view(rows, length), total
 
@@ -227,6 +235,8 @@ class Decoder(nn.Module):
         x = x[torch.arange(len(ids), device=x.device), texts.last]
         if self.norm is not None:
             x = self.norm(x)
+        if scale := self.config.get("logit_scale"):
+            x = x * scale
         return capped(F.linear(x, self.tokens if self.head is None else self.head), self.config["logit_softcap"]).float()
 
     def _embedded(self, ids: Tensor, at: Tensor) -> Tensor:

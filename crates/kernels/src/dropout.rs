@@ -111,6 +111,24 @@ pub fn composite(drop: &Dropout, x: &Tensor) -> Result<Tensor> {
     x * mask.to_dtype(x.dtype())?.to_device(x.device())?
 }
 
+/// `dx` (rows, `width`) = the gradient of [`add`] with respect to its `x`, for `dy`.
+pub fn add_backward(
+    (drop, scale): (Option<&Dropout>, f32),
+    width: usize,
+    dy: &[f32],
+    dx: &mut [f32],
+) {
+    match scale {
+        1.0 => dx.copy_from_slice(dy),
+        scale => threads::rows1(dx, width, width, |first, dx| {
+            scaled(&dy[first * width..][..dx.len()], scale, dx);
+        }),
+    }
+    if let Some(drop) = drop {
+        apply(drop, width, dx);
+    }
+}
+
 /// Applies dropout to `x` (rows, `width`) in place; it is its own backward.
 pub fn apply(drop: &Dropout, width: usize, x: &mut [f32]) {
     threads::rows1(x, width, COST * width, |first, x| {
@@ -166,21 +184,30 @@ pub fn add_masked(drop: &Dropout, width: usize, mask: &[f32], x: &[f32], y: &mut
     });
 }
 
-/// `y` (rows, `width`) = `residual` + dropout(`x`).
-pub fn add(drop: Option<&Dropout>, width: usize, x: &[f32], residual: &[f32], y: &mut [f32]) {
+/// `y` (rows, `width`) = `residual` + `scale` · dropout(`x`).
+pub fn add(
+    (drop, scale): (Option<&Dropout>, f32),
+    width: usize,
+    x: &[f32],
+    residual: &[f32],
+    y: &mut [f32],
+) {
     let cost = if drop.is_some() { COST } else { 1 };
     threads::rows1(y, width, cost * width, |first, y| {
         let part = first * width..first * width + y.len();
         let (x, residual) = (&x[part.clone()], &residual[part]);
         let Some(drop) = drop else {
-            return sum(x, residual, y);
+            return match scale {
+                1.0 => sum(x, residual, y),
+                scale => sum_scaled(x, scale, residual, y),
+            };
         };
         let rows = x.chunks_exact(width).zip(residual.chunks_exact(width));
         for (i, (y, (x, residual))) in y.chunks_exact_mut(width).zip(rows).enumerate() {
             drop.factors(first + i, width, |at, factors| {
                 let inputs = x[at..].iter().zip(&residual[at..]);
                 for ((y, factor), (x, residual)) in y[at..].iter_mut().zip(factors).zip(inputs) {
-                    *y = residual + x * factor;
+                    *y = residual + x * (factor * scale);
                 }
             });
         }
@@ -281,6 +308,22 @@ multiversion! {
     }
 }
 
+multiversion! {
+    fn sum_scaled(x: &[f32], scale: f32, residual: &[f32], y: &mut [f32]) {
+        for ((y, &x), &residual) in y.iter_mut().zip(x).zip(residual) {
+            *y = residual + x * scale;
+        }
+    }
+}
+
+multiversion! {
+    fn scaled(x: &[f32], scale: f32, y: &mut [f32]) {
+        for (y, &x) in y.iter_mut().zip(x) {
+            *y = x * scale;
+        }
+    }
+}
+
 /// A configuration for tests.
 #[cfg(test)]
 pub(super) const DROPOUT: Dropout = Dropout {
@@ -374,12 +417,35 @@ mod tests {
             composite(&DROPOUT, &lx)? + lr.as_tensor()
         });
         let mut y = vec![9.0; x.len()];
-        add(Some(&DROPOUT), width, &x, &residual, &mut y);
+        add((Some(&DROPOUT), 1.0), width, &x, &residual, &mut y);
         assert_close("y", &y, &exact, 1e-6);
         let mut dx = dy.clone();
         apply(&DROPOUT, width, &mut dx);
         assert_close("dx", &dx, &grads[0], 1e-6);
-        add(None, width, &x, &residual, &mut y);
+        add((None, 1.0), width, &x, &residual, &mut y);
         assert_eq!(y[5], x[5] + residual[5]);
+    }
+
+    #[test]
+    fn what_is_added_is_scaled_and_so_is_its_gradient() {
+        let (rows, width, scale) = (90, 67, 0.22_f32);
+        let (x, residual) = (normal(rows * width, 0), normal(rows * width, 1));
+        let dy = normal(rows * width, 2);
+        for drop in [None, Some(&DROPOUT)] {
+            let (lx, lr) = (leaf(&x, &[rows, width]), leaf(&residual, &[rows, width]));
+            let (exact, grads) = oracle(&[&lx, &lr], &dy, || {
+                let x = match drop {
+                    Some(drop) => composite(drop, &lx)?,
+                    None => lx.as_tensor().clone(),
+                };
+                (x * f64::from(scale))? + lr.as_tensor()
+            });
+            let mut y = vec![9.0; x.len()];
+            add((drop, scale), width, &x, &residual, &mut y);
+            assert_close("y", &y, &exact, 1e-6);
+            let mut dx = vec![9.0; x.len()];
+            add_backward((drop, scale), width, &dy, &mut dx);
+            assert_close("dx", &dx, &grads[0], 1e-6);
+        }
     }
 }

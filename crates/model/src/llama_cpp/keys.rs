@@ -65,6 +65,13 @@ impl Keys<'_> {
         }
     }
 
+    pub fn flag_if(&self, key: &str) -> Option<bool> {
+        match self.get(key)? {
+            Value::Bool(flag) => Some(*flag),
+            _ => None,
+        }
+    }
+
     pub fn word_if(&self, key: &str) -> Option<&str> {
         match self.get(key)? {
             Value::String(word) => Some(word),

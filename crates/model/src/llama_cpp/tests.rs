@@ -68,6 +68,35 @@ fn gemma2() -> ModelConfig {
     }
 }
 
+fn gemma() -> ModelConfig {
+    ModelConfig {
+        norm_placement: NormPlacement::Pre,
+        sliding_window: None,
+        global_every: None,
+        attention_softcap: None,
+        logit_softcap: None,
+        ..gemma2()
+    }
+}
+
+fn granite() -> ModelConfig {
+    ModelConfig {
+        attention_scale: Some(0.0625),
+        embedding_scale: Some(12.0),
+        residual_scale: Some(0.22),
+        logit_scale: Some(0.125),
+        ..llama()
+    }
+}
+
+fn starcoder2(bias: bool) -> ModelConfig {
+    ModelConfig {
+        n_kv_head: Some(2),
+        position: PositionConfig::Rope(Default::default()),
+        ..gpt2(bias)
+    }
+}
+
 /// With an attention scale that no key can express.
 fn gemma3() -> ModelConfig {
     let local = with_rope(|rope| {
@@ -175,6 +204,20 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
         ),
         ("smollm3", smollm3(4)),
         ("phi3", with_rope(|rope| rope.fraction = 0.5)),
+        ("granite", granite()),
+        (
+            "granite",
+            ModelConfig {
+                embedding_scale: Some(3.0),
+                logit_scale: Some(1.0 / 6.0),
+                tie_embeddings: false,
+                attention_bias: AttentionBias::All,
+                ..llama()
+            },
+        ),
+        ("gemma", gemma()),
+        ("starcoder2", starcoder2(true)),
+        ("starcoder2", starcoder2(false)),
         ("gemma2", gemma2()),
         ("gemma3", gemma3()),
         ("gpt2", gpt2(true)),
@@ -360,6 +403,29 @@ fn models_unsupported_by_llama_cpp_are_rejected() {
     ];
     for config in &none {
         assert!(refused(config).contains("no architecture"), "{config:?}");
+    }
+    let scaled = |config| ModelConfig {
+        residual_scale: Some(0.22),
+        ..config
+    };
+    let all = |config| ModelConfig {
+        embedding_scale: Some(12.0),
+        logit_scale: Some(0.125),
+        ..scaled(config)
+    };
+    let untied = ModelConfig {
+        tie_embeddings: false,
+        ..gemma()
+    };
+    for (config, setting) in [
+        (scaled(gpt2(true)), "has model.residual_scale:"),
+        (scaled(gemma2()), "has model.residual_scale:"),
+        (scaled(starcoder2(true)), "has model.residual_scale:"),
+        (all(starcoder2(true)), "residual_scale and logit_scale:"),
+        (untied, "has model.tie_embeddings: false:"),
+    ] {
+        let error = refused(&config);
+        assert!(error.contains(setting), "{error}");
     }
     let model = random(&llama());
     let error = write(&model, Kind::Q3K, "", &[], &mut Vec::new()).unwrap_err();

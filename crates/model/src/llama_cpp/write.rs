@@ -47,15 +47,18 @@ pub fn check_head(config: &ModelConfig) -> Result<(), ModelFileError> {
     }
 }
 
-fn no_architecture(config: &ModelConfig) -> ModelFileError {
+fn no_architecture(config: &ModelConfig, shape: &ModelShape) -> ModelFileError {
     let every = config.position.rope().and_then(|rope| rope.nope_every);
     let nope = every.map_or_else(String::new, |n| {
         format!(
             " (position.rope.nope_every is {n}; only SmolLM3 has blocks without positions there: every 4th, and no biases, experts, QK-norm, partial RoPE or llama3 scaling)"
         )
     });
+    let because = arch::obstacle(config, shape).map_or(String::new(), |setting| {
+        format!(", as none of those with its other settings has {setting}")
+    });
     ModelFileError::Model(format!(
-        "llama.cpp has no architecture for this model{nope}: supported are GPT-2, Llama, SmolLM3, Qwen2, Qwen3, Gemma 2 and 3 and Phi-3; --format safetensors writes any model"
+        "llama.cpp has no architecture for this model{nope}{because}: supported are GPT-2, Llama, Granite, SmolLM3, Qwen2, Qwen3, Gemma, Phi-3 and StarCoder2; --format safetensors writes any model"
     ))
 }
 
@@ -77,7 +80,7 @@ pub fn write(
     }
     let (config, shape) = (model.config(), model.shape());
     check_head(config)?;
-    let chosen = arch::of(config, shape).ok_or_else(|| no_architecture(config))?;
+    let chosen = arch::of(config, shape).ok_or_else(|| no_architecture(config, shape))?;
     let architecture = chosen.architecture;
     let mut instead = BTreeMap::new();
     let parts = parts(model, &chosen, kind, &mut instead)?;

@@ -94,6 +94,14 @@ pub(crate) struct Decoder<'a> {
     pub adapters: bool,
 }
 
+/// `x` times a factor, if there is one.
+fn times(x: Tensor, factor: Option<f64>) -> Result<Tensor> {
+    match factor {
+        Some(factor) => x * factor,
+        None => Ok(x),
+    }
+}
+
 impl Decoder<'_> {
     /// `ids` (B, T) → hidden states after the last norm (B, T, D). `past` holds keys and values of earlier tokens by layer
     /// and is extended; empty at the start. `first` separates the documents of packed rows.
@@ -261,9 +269,12 @@ impl Decoder<'_> {
         after: Option<&NormSpans>,
         place: Place,
     ) -> Result<Tensor> {
+        let scale = self.config.residual_scale;
         match self.config.norm_placement {
-            NormPlacement::Both => x + self.dropped(self.norm(after, &added)?, place)?,
-            _ => self.norm(after, &(x + self.dropped(added, place)?)?),
+            NormPlacement::Both => {
+                x + times(self.dropped(self.norm(after, &added)?, place)?, scale)?
+            }
+            _ => self.norm(after, &(x + times(self.dropped(added, place)?, scale)?)?),
         }
     }
 
@@ -282,8 +293,11 @@ impl Decoder<'_> {
         let head = self.leaves.get(self.layout.head)?;
         let head = head.reshape((self.layout.head.rows, self.layout.head.cols))?;
         let logits = linear::composite(hidden, &head, None)?;
+        if self.config.is_reward_model() {
+            return Ok(logits);
+        }
+        let logits = times(logits, self.config.logit_scale)?;
         match self.config.logit_softcap {
-            _ if self.config.is_reward_model() => Ok(logits),
             Some(cap) => softcap::composite(&logits, cap),
             None => Ok(logits),
         }
@@ -309,10 +323,11 @@ impl Decoder<'_> {
                 (scores, zeros.clone(), zeros)
             }
             HeadKind::Vocabulary => {
-                // As `fused::head`: c · tanh(z / c) / T is (c / T) · tanh((z / T) / (c / T)).
+                // As `fused::head`: c · tanh(s z / c) / T is (c / T) · tanh((s z / T) / (c / T)).
                 let temperature = f64::from(batch.temperature);
                 let cap = self.config.logit_softcap.map(|cap| cap / temperature);
-                let tempered = (&hidden / temperature)?;
+                let scale = self.config.logit_scale.unwrap_or(1.0);
+                let tempered = (&hidden / (temperature / scale))?;
                 logprob::composite(&tempered, head, &targets, cap)?
             }
         };

@@ -69,6 +69,14 @@ pub struct ModelConfig {
     /// Multiplier of the token embeddings (Gemma: √d_model). Default: 1.
     #[schemars(range(min = 1e-6, max = 1e6))]
     pub embedding_scale: Option<f64>,
+    /// Multiplier of what attention and feed-forward blocks add to the residual stream (Granite). Default: 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1e-6, max = 1000.0))]
+    pub residual_scale: Option<f64>,
+    /// Multiplier of the logits, before logit_softcap (Granite: 1 / logits_scaling). Default: 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1e-6, max = 1e6))]
+    pub logit_scale: Option<f64>,
     /// Normalization of the residual stream.
     pub norm: NormConfig,
     /// Where a block normalizes.
@@ -192,6 +200,8 @@ impl Default for ModelConfig {
             attention_softcap: None,
             logit_softcap: None,
             embedding_scale: None,
+            residual_scale: None,
+            logit_scale: None,
             norm: NormConfig::LayerNorm(Default::default()),
             norm_placement: NormPlacement::Pre,
             mlp: MlpConfig::Gelu(Default::default()),
@@ -288,6 +298,15 @@ impl ModelConfig {
     /// Whether it is a reward model instead of a language model.
     pub fn is_reward_model(&self) -> bool {
         self.head == HeadKind::Score
+    }
+
+    /// What logits are divided by, 1 / logit_scale, as Granite's files have it: a whole number if it is one up to rounding.
+    pub fn logit_divisor(&self) -> f64 {
+        let divisor = 1.0 / self.logit_scale.unwrap_or(1.0);
+        match (divisor - divisor.round()).abs() <= 1e-9 * divisor {
+            true => divisor.round(),
+            false => divisor,
+        }
     }
 
     /// Features of one head.

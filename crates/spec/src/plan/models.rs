@@ -91,6 +91,38 @@ fn smollm3(model: ModelConfig) -> ModelConfig {
     })
 }
 
+/// Its four scales.
+fn granite(model: ModelConfig) -> ModelConfig {
+    ModelConfig {
+        embedding_scale: Some(12.0),
+        attention_scale: Some(0.015_625),
+        residual_scale: Some(0.22),
+        logit_scale: Some(0.125),
+        ..model
+    }
+}
+
+/// The first Gemma: heads of 256 features, embeddings times √d_model.
+fn gemma(model: ModelConfig) -> ModelConfig {
+    ModelConfig {
+        head_dim: Some(256),
+        embedding_scale: Some((model.d_model as f64).sqrt()),
+        mlp: MlpConfig::GeGlu(Default::default()),
+        ..model
+    }
+}
+
+/// LayerNorm, a feed-forward block without a gate, biases everywhere.
+fn starcoder2(model: ModelConfig) -> ModelConfig {
+    ModelConfig {
+        norm: NormConfig::LayerNorm(Default::default()),
+        mlp: MlpConfig::Gelu(Default::default()),
+        bias: true,
+        sliding_window: Some(4096),
+        ..model
+    }
+}
+
 /// `d_ff` is the width inside one expert.
 fn experts(model: ModelConfig, n_expert: usize, top_k: usize) -> ModelConfig {
     let moe = MoeConfig {
@@ -119,6 +151,9 @@ pub static MODELS: LazyLock<Vec<ReferenceModel>> = LazyLock::new(|| [
     ("llama-3.1-405b", llama([126, 16_384, 128, 8, 53_248, 128_256, 131_072])),
     ("llama-3.2-1b", tied(llama([16, 2048, 32, 8, 8192, 128_256, 131_072]))),
     ("llama-3.2-3b", tied(llama([28, 3072, 24, 8, 8192, 128_256, 131_072]))),
+    ("granite-3.3-2b", tied(granite(llama([40, 2048, 32, 8, 8192, 49_159, 131_072])))),
+    ("gemma-2b", tied(gemma(llama([18, 2048, 8, 1, 16_384, 256_000, 8192])))),
+    ("starcoder2-3b", tied(starcoder2(llama([30, 3072, 24, 2, 12_288, 49_152, 16_384])))),
     ("mistral-7b", llama([32, 4096, 32, 8, 14_336, 32_000, 32_768])),
     ("mixtral-8x7b", experts(llama([32, 4096, 32, 8, 14_336, 32_000, 32_768]), 8, 2)),
     ("mixtral-8x22b", experts(llama([56, 6144, 48, 8, 16_384, 32_768, 65_536]), 8, 2)),
@@ -182,6 +217,9 @@ mod tests {
             ("qwen3-8b", 8_190_735_360),
             ("qwen3-0.6b", 596_049_920),
             ("mixtral-8x7b", 46_702_792_704),
+            ("granite-3.3-2b", 2_533_539_840),
+            ("gemma-2b", 2_506_172_416),
+            ("starcoder2-3b", 3_030_371_328),
             ("smollm2-135m", 134_515_008),
             ("smollm3-3b", 3_075_098_624),
             ("tinyllama-1.1b", 1_100_048_384),

@@ -109,6 +109,9 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("sliding_window", "model.sliding_window"),
     ("dropout", "model.dropout"),
     ("qk_norm", "model.qk_norm"),
+    ("embedding_multiplier", "model.embedding_scale"),
+    ("attention_multiplier", "model.attention_scale"),
+    ("residual_multiplier", "model.residual_scale"),
     ("final_logit_softcapping", "model.logit_softcap"),
     ("attn_logit_softcapping", "model.attention_softcap"),
     ("positional_encoding", "model.position"),
@@ -122,6 +125,7 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("norm_eps", "model.norm.*.eps"),
     ("rms_norm_eps", "model.norm.*.eps"),
     ("layer_norm_epsilon", "model.norm.*.eps"),
+    ("norm_epsilon", "model.norm.*.eps"),
     ("rope_theta", "model.position.rope.theta"),
     ("no_rope_layer_interval", "model.position.rope.nope_every"),
     ("model_name_or_path", "train.from"),
@@ -175,6 +179,10 @@ pub const OF_SAMPLES: &[(&str, &str)] = &[
 
 /// (name, what to do instead).
 const ELSEWHERE: &[(&str, &str)] = &[
+    (
+        "logits_scaling",
+        "logits are multiplied here, not divided: set model.logit_scale to 1 / logits_scaling",
+    ),
     (
         "fp16",
         "fp16 with loss scaling is not supported: set train.precision to auto, f32 or bf16",

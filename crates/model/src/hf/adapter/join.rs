@@ -1,5 +1,5 @@
 //! Joins adapters of several of our matrices into one adapter of the fused matrix of the base's class, for PEFT: A stacked, B
-//! block-diagonal. `joined` reads them.
+//! block-diagonal. One that the class has under another name is the only part of its own. `joined` reads them.
 
 use super::super::tensors::{DiskTensor, Values};
 use super::super::{CONFIG, HfError, config, disk_tensors, family_in, read_json};
@@ -255,10 +255,10 @@ impl Peft {
     }
 }
 
-/// Whether a fused tensor contains our parameter and others.
+/// Whether a tensor contains our parameter, alone or with others.
 fn holds(tensor: &DiskTensor, info: &ParamInfo) -> bool {
     match &tensor.values {
-        Values::Own(parts) => parts.len() > 1 && parts.iter().any(|part| part.start == info.offset),
+        Values::Own(parts) => parts.iter().any(|part| part.start == info.offset),
         Values::Turned(_) | Values::Zeros => false,
     }
 }

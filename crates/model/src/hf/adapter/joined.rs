@@ -1,18 +1,21 @@
-//! Matrices of ours that a transformers class fuses: Phi-3's qkv_proj and gate_up_proj. Their adapters are read as one per
-//! matrix.
+//! Matrices of ours that a transformers class fuses, Phi-3's qkv_proj and gate_up_proj, or calls by another name, StarCoder2's
+//! c_fc and c_proj. Their adapters are read as one per matrix.
 
-use super::super::families::fused_name;
+use super::super::families::{fused_name, renamed};
 use super::factors::{Change, Factors};
 use crate::nn::adapter::{Lora, RankAlpha};
 use crate::nn::{ParamInfo, module_name};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Our matrices that are parts of a fused one, in order, by its name without `.weight`.
+/// Our matrices that are parts of a fused one, in order, by its name without `.weight`; a renamed one is its only part.
 pub(super) fn matrices(infos: &[ParamInfo]) -> BTreeMap<String, Vec<&ParamInfo>> {
     let mut found: BTreeMap<String, Vec<&ParamInfo>> = BTreeMap::new();
+    // Only a family without gates renames them.
+    let is_gated = infos.iter().any(|info| info.name.contains(".gate_proj."));
     for info in infos.iter().filter(|info| info.shape.len() == 2) {
-        if let Some(name) = fused_name(&info.name) {
+        let other = renamed(&info.name).filter(|_| !is_gated);
+        for name in fused_name(&info.name).into_iter().chain(other) {
             let module = module_name(&name);
             found.entry(module.to_string()).or_default().push(info);
         }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// Defaults of absent keys.
 const WINDOW: usize = 4096;
-const HEAD_DIM: usize = 256;
+pub const HEAD_DIM: usize = 256;
 const QUERY_SCALAR: f64 = 256.0;
 
 /// `config` with Gemma's own keys; `every` is the default position of global blocks.

@@ -105,7 +105,7 @@ impl Family for Gpt2 {
         let mut tensors = Vec::new();
         for tensor in one_by_one(infos) {
             let transposed = TRANSPOSED.iter().any(|end| tensor.name.ends_with(end));
-            let zeros = zero_bias(&tensor).filter(|_| !config.bias);
+            let zeros = zero_bias(&tensor, &BIASED).filter(|_| !config.bias);
             tensors.push(if transposed {
                 tensor.transposed()
             } else {
@@ -126,9 +126,10 @@ fn gelu(approximate: Approximate) -> MlpConfig {
     MlpConfig::Gelu(GeluConfig { approximate })
 }
 
-fn zero_bias(weight: &DiskTensor) -> Option<DiskTensor> {
+/// The zero bias of a weight whose name ends with one of `biased`.
+pub(super) fn zero_bias(weight: &DiskTensor, biased: &[&str]) -> Option<DiskTensor> {
     let part = weight.name.strip_suffix(".weight")?;
-    BIASED
+    biased
         .iter()
         .any(|end| part.ends_with(end))
         .then(|| DiskTensor {

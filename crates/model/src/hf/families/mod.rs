@@ -3,9 +3,11 @@
 
 mod common;
 mod gemma;
+mod gemma1;
 mod gemma2;
 mod gemma3;
 mod gpt2;
+mod granite;
 mod llama;
 mod mistral;
 mod mixtral;
@@ -15,9 +17,11 @@ mod qwen3;
 mod qwen3_moe;
 mod rope;
 mod smollm3;
+mod starcoder2;
 
 pub use phi3::fused_name;
 pub use rope::ignored;
+pub use starcoder2::renamed;
 
 use super::keys::Keys;
 use super::tensors::DiskTensor;
@@ -35,6 +39,11 @@ pub trait Family: Sync {
 
     /// The class with a score in place of the vocabulary.
     fn classifier(&self) -> &'static str;
+
+    /// Whether transformers has that class.
+    fn has_classifier(&self) -> bool {
+        true
+    }
 
     /// The class in `architectures` of a model of this family.
     fn class_of(&self, config: &ModelConfig) -> &'static str {
@@ -83,12 +92,15 @@ pub trait Family: Sync {
 pub const FAMILIES: &[&dyn Family] = &[
     &gpt2::Gpt2,
     &llama::Llama,
+    &granite::Granite,
     &mistral::Mistral,
     &qwen2::Qwen2,
     &qwen3::Qwen3,
+    &gemma1::Gemma1,
     &gemma2::Gemma2,
     &gemma3::Gemma3,
     &phi3::Phi3,
+    &starcoder2::Starcoder2,
     &mixtral::Mixtral,
     &qwen3_moe::Qwen3Moe,
     // Last: without its blocks that do not rotate it is any of the Llamas.
@@ -108,7 +120,9 @@ pub fn named(model_type: &str) -> Result<&'static dyn Family, String> {
         "gemma3" => {
             "; only the text models of Gemma 3 are supported (model_type gemma3_text, such as google/gemma-3-1b-it), not the vision ones"
         }
-        "gemma" => "; only Gemma 2 and 3 are supported",
+        "granitemoe" | "granitemoeshared" | "granitemoehybrid" | "granite_swa" => {
+            "; of Granite only models of model_type granite are supported (such as ibm-granite/granite-3.3-2b-instruct)"
+        }
         _ => "",
     };
     Err(format!(
@@ -129,6 +143,9 @@ pub fn of(config: &ModelConfig) -> Option<&'static dyn Family> {
 
 /// True if the keys that the family writes describe exactly this model.
 fn covers(family: &dyn Family, config: &ModelConfig, shape: &ModelShape) -> bool {
+    if config.is_reward_model() && !family.has_classifier() {
+        return false;
+    }
     let wanted = family.canonical(canonical(config, shape));
     let mut written = family.write(&wanted);
     written["vocab_size"] = json!(shape.vocab_size);
@@ -180,7 +197,13 @@ pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
     c.init_std = standard.init_std;
     let plain_scale = (shape.head_dim as f64).powf(-0.5);
     c.attention_scale = c.attention_scale.filter(|s| !near(*s, plain_scale));
-    c.embedding_scale = c.embedding_scale.filter(|s| *s != 1.0);
+    for scale in [
+        &mut c.embedding_scale,
+        &mut c.residual_scale,
+        &mut c.logit_scale,
+    ] {
+        *scale = scale.filter(|s| *s != 1.0);
+    }
     if (0..c.n_layer).all(|layer| config.window(layer).is_none()) {
         c.sliding_window = None;
     }

@@ -39,6 +39,10 @@ fn families_are_chosen_by_what_they_compute() {
         Some("llama")
     );
     assert_eq!(with(|c| c.sliding_window = Some(8)), Some("mistral"));
+    assert_eq!(with(|c| c.embedding_scale = Some(3.0)), Some("granite"));
+    assert_eq!(with(|c| c.residual_scale = Some(0.22)), Some("granite"));
+    assert_eq!(with(|c| c.logit_scale = Some(0.125)), Some("granite"));
+    assert_eq!(with(|c| c.attention_scale = Some(0.25)), Some("granite"));
     assert_eq!(
         with(|c| c.attention_bias = AttentionBias::Qkv),
         Some("qwen2")
@@ -155,6 +159,41 @@ fn a_model_is_written_in_the_tensors_that_it_was_read_from() {
     }
 }
 
+/// StarCoder2's norms have biases whatever `use_bias` says.
+#[test]
+fn a_starcoder2_without_biases_is_written_with_norms_of_zero_bias() {
+    use super::super::{CONFIG, Outgoing, Weights, config_json_for, load};
+    let mut without = config::read(&oracle("starcoder2")).unwrap();
+    without.bias = false;
+    assert_eq!(model_type(&without), Some("starcoder2"));
+    let mut model = crate::nn::Model::new(&without, 64, &candle_core::Device::Cpu).unwrap();
+    model.init(3).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let ids = TokenIds::default();
+    let json = config_json_for(&model, &ids, Dtype::F32, Naming::Family);
+    let mut value: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(value["use_bias"], false);
+    value.as_object_mut().unwrap().remove("llmtui");
+    std::fs::write(dir.path().join(CONFIG), value.to_string()).unwrap();
+    let outgoing = Outgoing::new(&model, Naming::Family, Dtype::F32, u64::MAX);
+    let mut out = std::fs::File::create(dir.path().join(&outgoing.files()[0])).unwrap();
+    outgoing.write(0, &mut out).unwrap();
+    let names = Weights::open(dir.path()).unwrap();
+    let names: Vec<&str> = names.names().collect();
+    let biases: Vec<&&str> = names
+        .iter()
+        .filter(|name| name.ends_with(".bias"))
+        .collect();
+    assert_eq!(biases.len(), 2 * without.n_layer + 1, "{names:?}");
+    let mut back = load(dir.path()).unwrap();
+    let tokens = [3, 1, 4, 1, 5];
+    let logits = |model: &mut crate::nn::Model| -> Vec<f32> {
+        let logits = model.logits(&tokens, 1, 5).unwrap();
+        logits.flatten_all().unwrap().to_vec1().unwrap()
+    };
+    assert_eq!(logits(&mut back), logits(&mut model));
+}
+
 /// transformers computes the attention factor from the declared context, and reads no other key for it.
 #[test]
 fn longrope_under_a_shorter_context_declares_the_one_that_gives_its_attention_factor() {
@@ -210,7 +249,26 @@ fn models_that_no_class_computes_have_no_family() {
     );
     assert_eq!(with(|c| c.norm_placement = NormPlacement::Post), None);
     assert_eq!(with(|c| c.attention_softcap = Some(30.0)), None);
-    assert_eq!(with(|c| c.embedding_scale = Some(3.0)), None);
+    let scaled = |c: &mut ModelConfig| {
+        c.residual_scale = Some(0.22);
+        c.qk_norm = true;
+    };
+    assert_eq!(with(scaled), None, "no other family has the scales");
+    let scores = |c: &mut ModelConfig| {
+        c.residual_scale = Some(0.22);
+        c.head = HeadKind::Score;
+    };
+    assert_eq!(with(scores), None, "Granite has no class with labels");
+    for change in [
+        (|c: &mut ModelConfig| c.residual_scale = Some(0.22)) as fn(&mut ModelConfig),
+        |c| c.logit_scale = Some(0.125),
+    ] {
+        for name in ["gpt2", "gemma", "gemma2", "starcoder2", "phi3", "mixtral"] {
+            let mut config = config::read(&oracle(name)).unwrap();
+            change(&mut config);
+            assert_eq!(model_type(&config), None, "{name}");
+        }
+    }
     assert_eq!(with(|c| c.mlp = MlpConfig::Gelu(Default::default())), None);
     let windowed = |c: &mut ModelConfig| {
         c.sliding_window = Some(8);
@@ -236,6 +294,12 @@ fn equivalent_settings_are_the_same_model() {
         same(|c| c.attention_scale = Some(32f64.powf(-0.5))),
         Some("llama")
     );
+    let ones = |c: &mut ModelConfig| {
+        c.embedding_scale = Some(1.0);
+        c.residual_scale = Some(1.0);
+        c.logit_scale = Some(1.0);
+    };
+    assert_eq!(same(ones), Some("llama"));
     assert_eq!(
         same(|c| c.global_every = Some(2)),
         Some("llama"),
@@ -350,6 +414,11 @@ fn every_family_has_a_unique_name_and_reads_what_it_writes() {
         assert!(seen.insert(family.model_type()) && seen.insert(family.class()));
         assert!(named(family.model_type()).is_ok());
     }
+    let error = named("granitemoehybrid").err().unwrap();
+    assert!(
+        error.contains("model_type granite are supported"),
+        "{error}"
+    );
     let error = named("gemma3").err().unwrap();
     assert!(error.contains("gemma3_text"), "{error}");
     assert!(
@@ -397,6 +466,14 @@ fn keys_that_transformers_ignores_are_skipped() {
         ("llama", json!({"activation": "swiglu"})),
         ("llama", json!({"max_sequence_length": 2048})),
         ("llama", json!({"original_max_position_embeddings": 8192})),
+        // Gemma 2B and 1.1; StarCoder2 3B.
+        ("gemma", json!({"hidden_act": "gelu"})),
+        ("gemma", json!({"hidden_activation": null})),
+        ("gemma", json!({"hidden_activation": "gelu_pytorch_tanh"})),
+        (
+            "starcoder2",
+            json!({"mlp_type": "default", "norm_type": "layer_norm", "layer_norm_epsilon": 1e-5, "residual_dropout": 0.1, "embedding_dropout": 0.1}),
+        ),
         // Gemma 2 9B; Qwen2.5 1M; the defaults of `generate` as transformers 4 wrote them.
         ("gemma2", json!({"sliding_window_size": 5})),
         ("qwen2", json!({"dual_chunk_attention_config": theirs})),
@@ -475,6 +552,29 @@ fn keys_that_change_the_computation_are_never_skipped() {
             "num_attention_heads is missing",
         ),
         ("phi3", "full_attn_mod", json!(2), "full_attn_mod"),
+        (
+            "gemma",
+            "hidden_activation",
+            json!("gelu"),
+            "only gelu_pytorch_tanh",
+        ),
+        (
+            "gemma",
+            "hidden_act",
+            json!("relu"),
+            "only gelu_pytorch_tanh",
+        ),
+        (
+            "granite",
+            "residual_multiplier",
+            json!(0.0),
+            "residual_multiplier: 0",
+        ),
+        ("granite", "logits_scaling", json!(-8), "logits_scaling: -8"),
+        ("granite", "hidden_act", json!("gelu"), "only silu"),
+        ("starcoder2", "hidden_act", json!("tanh"), "tanh"),
+        ("starcoder2", "norm_type", json!("rms_norm"), "norm_type"),
+        ("starcoder2", "mlp_type", json!("gated"), "mlp_type"),
         ("phi3", "interpolate_factor", json!(4), "interpolate_factor"),
         ("llama", "activation", json!("gelu"), "swiglu"),
         (

@@ -3,7 +3,7 @@
 
 use super::{ALL, Architecture, OwnKeys};
 use crate::nn::position::PositionConfig;
-use crate::nn::{ModelConfig, ModelShape};
+use crate::nn::{AttentionBias, ModelConfig, ModelShape};
 
 /// An architecture, and how a model is written for it.
 pub(in crate::llama_cpp) struct Chosen {
@@ -22,7 +22,49 @@ pub(in crate::llama_cpp) fn of(config: &ModelConfig, shape: &ModelShape) -> Opti
     if let PositionConfig::Rope(rope) = &mut config.position {
         *rope = rope.in_files(shape.head_dim, shape.seq_len);
     }
+    for scale in [
+        &mut config.embedding_scale,
+        &mut config.residual_scale,
+        &mut config.logit_scale,
+    ] {
+        *scale = scale.filter(|scale| *scale != 1.0);
+    }
     as_it_is(&config, shape).or_else(|| within_the_window(&config, shape))
+}
+
+/// Settings that few architectures have, and what is without each.
+const RARE: [(&str, fn(&mut ModelConfig)); 10] = [
+    ("model.residual_scale", |c| c.residual_scale = None),
+    ("model.logit_scale", |c| c.logit_scale = None),
+    ("model.embedding_scale", |c| c.embedding_scale = None),
+    ("model.attention_softcap", |c| c.attention_softcap = None),
+    ("model.logit_softcap", |c| c.logit_softcap = None),
+    ("model.tie_embeddings: false", |c| c.tie_embeddings = true),
+    ("model.qk_norm", |c| c.qk_norm = false),
+    ("model.attention_bias", |c| {
+        c.attention_bias = AttentionBias::None;
+    }),
+    ("model.moe", |c| c.moe = None),
+    (
+        "model.embedding_scale, residual_scale and logit_scale",
+        |c| {
+            (c.embedding_scale, c.residual_scale, c.logit_scale) = (None, None, None);
+        },
+    ),
+];
+
+/// The setting without which there would be an architecture for a model, if it is one of the rare ones.
+pub(in crate::llama_cpp) fn obstacle(
+    config: &ModelConfig,
+    shape: &ModelShape,
+) -> Option<&'static str> {
+    let fits = |change: &fn(&mut ModelConfig)| {
+        let mut config = config.clone();
+        change(&mut config);
+        of(&config, shape).is_some()
+    };
+    let found = RARE.iter().find(|(_, change)| fits(change));
+    found.map(|(name, _)| *name)
 }
 
 fn as_it_is(config: &ModelConfig, shape: &ModelShape) -> Option<Chosen> {

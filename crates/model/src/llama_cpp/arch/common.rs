@@ -7,6 +7,10 @@ use crate::nn::norm::NormConfig;
 use crate::nn::position::{PositionConfig, RopeConfig, ScalingConfig, scaling};
 use crate::nn::{AttentionBias, ModelConfig, ModelShape, MoeConfig, NormPlacement};
 
+/// Keys of the norms' epsilon.
+const RMS_EPS: &str = "attention.layer_norm_rms_epsilon";
+pub const LAYER_EPS: &str = "attention.layer_norm_epsilon";
+
 /// Upper limit on the context length.
 const MAX_SEQ_LEN: usize = 1 << 20;
 
@@ -15,6 +19,14 @@ const MAX_SEQ_LEN: usize = 1 << 20;
 /// # Errors
 /// A key is missing, has another type, or a value that is not supported.
 pub fn read(keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
+    read_normed(keys, seen, rms(keys.number(RMS_EPS)?, false))
+}
+
+/// The same with other norms.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_normed(keys: Keys, seen: &Seen, norm: NormConfig) -> Result<ModelConfig, String> {
     let (n_head, d_model) = (
         keys.count("attention.head_count")?,
         keys.count("embedding_length")?,
@@ -38,7 +50,7 @@ pub fn read(keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
         seq_len: keys.count("context_length")?.min(MAX_SEQ_LEN),
         vocab_size: Some(seen.vocab_size),
         position: PositionConfig::Rope(rope),
-        norm: rms(keys.number("attention.layer_norm_rms_epsilon")?, false),
+        norm,
         mlp: MlpConfig::SwiGlu(Default::default()),
         moe: experts(keys)?,
         bias: seen.has_mlp_bias,
@@ -218,6 +230,10 @@ pub fn write(config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
         // `smollm3` alone has such blocks; it passes a config in which all rotate.
         return None;
     }
+    let eps = match config.norm {
+        NormConfig::RmsNorm(_) => RMS_EPS,
+        NormConfig::LayerNorm(_) => LAYER_EPS,
+    };
     let mut keys = vec![
         ("context_length", count(shape.seq_len)),
         ("embedding_length", count(shape.d_model)),
@@ -227,7 +243,7 @@ pub fn write(config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
         ("attention.head_count_kv", count(shape.n_kv_head)),
         ("attention.key_length", count(shape.head_dim)),
         ("attention.value_length", count(shape.head_dim)),
-        ("attention.layer_norm_rms_epsilon", float(config.norm.eps())),
+        (eps, float(config.norm.eps())),
         ("vocab_size", count(shape.vocab_size)),
         ("rope.dimension_count", count(rope.width(shape.head_dim))),
         ("rope.freq_base", float(rope.theta)),
@@ -273,10 +289,27 @@ pub fn rotates_all(config: &ModelConfig, shape: &ModelShape) -> bool {
     rope.is_some_and(|rope| rope.width(shape.head_dim) == shape.head_dim)
 }
 
+/// The same, with one base in all blocks and no factors.
+pub fn rotates_alike(config: &ModelConfig, shape: &ModelShape) -> bool {
+    let rope = config.position.rope();
+    let one_base = rope.is_some_and(|rope| rope.local_theta.is_none());
+    one_base && rotates_all(config, shape) && !has_factors(config)
+}
+
 /// Whether frequencies have their own factors, a tensor that only `llama` has.
 pub fn has_factors(config: &ModelConfig) -> bool {
     let rope = config.position.rope();
     rope.is_some_and(|rope| matches!(rope.scaling, Some(ScalingConfig::Llama3(_))))
+}
+
+/// Whether a model has neither a window nor caps nor scales, except that of attention scores.
+pub fn is_unscaled(config: &ModelConfig) -> bool {
+    config.sliding_window.is_none()
+        && config.attention_softcap.is_none()
+        && config.logit_softcap.is_none()
+        && config.embedding_scale.is_none()
+        && config.residual_scale.is_none()
+        && config.logit_scale.is_none()
 }
 
 /// Whether a model is Llama-like up to biases, QK-norm, experts and partial RoPE.
@@ -292,10 +325,7 @@ pub fn is_plain(config: &ModelConfig) -> bool {
             .is_some_and(|rope| rope.local_theta.is_none())
         && matches!(config.mlp, MlpConfig::SwiGlu(_))
         && config.norm_placement == NormPlacement::Pre
-        && config.sliding_window.is_none()
-        && config.attention_softcap.is_none()
-        && config.logit_softcap.is_none()
-        && config.embedding_scale.is_none()
+        && is_unscaled(config)
         && config.moe.as_ref().is_none_or(|moe| {
             moe.every == 1 && matches!(moe.balancing, crate::nn::Balancing::Loss {})
         })

@@ -1,5 +1,5 @@
-//! `gemma2` and `gemma3`: norms around each sub-layer, windows in most blocks, embeddings times √d_model. Implied by
-//! the architecture and absent from files: gains have 1 added, and the largest model has its own
+//! `gemma`, and `gemma2` and `gemma3`: norms around each sub-layer, windows in most blocks; embeddings times √d_model in all.
+//! Implied by the architecture and absent from files: gains have 1 added, and the largest model has its own
 //! attention scale.
 
 use super::common::{self, count, float, seven_digits};
@@ -39,41 +39,83 @@ fn pattern(keys: Keys, usual: usize) -> Result<usize, String> {
     }
 }
 
-fn base(keys: Keys, seen: &Seen, layers_of_27b: usize) -> Result<ModelConfig, String> {
+/// What all versions have.
+fn parts(keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
     let config = common::read(keys, seen)?;
     let mut mlp = MlpConfig::GeGlu(Default::default());
     if let MlpConfig::GeGlu(gate) = &mut mlp {
         gate.approximate = Approximate::Tanh;
     }
-    let of_model = (config.d_model as f64 / config.n_head.max(1) as f64).powf(-0.5);
     Ok(ModelConfig {
         norm: common::rms(config.norm.eps(), true),
-        norm_placement: NormPlacement::Both,
         mlp,
         embedding_scale: Some((config.d_model as f64).sqrt()),
+        ..config
+    })
+}
+
+fn base(keys: Keys, seen: &Seen, layers_of_27b: usize) -> Result<ModelConfig, String> {
+    let config = parts(keys, seen)?;
+    let of_model = (config.d_model as f64 / config.n_head.max(1) as f64).powf(-0.5);
+    Ok(ModelConfig {
+        norm_placement: NormPlacement::Both,
         attention_scale: (config.n_layer == layers_of_27b).then_some(of_model),
         ..config
     })
 }
 
-/// Whether a model is Gemma-like; the differences between versions are the caller's to check.
-fn is_gemma(config: &ModelConfig, shape: &ModelShape) -> bool {
+/// Whether a model has what all versions have; the differences are the caller's to check.
+fn has_parts(config: &ModelConfig, shape: &ModelShape) -> bool {
     let close = |a: f64, b: f64| (a - b).abs() <= 1e-3 * b.abs();
     let unit_offset = matches!(&config.norm, NormConfig::RmsNorm(norm) if norm.unit_offset);
     let geglu = matches!(&config.mlp, MlpConfig::GeGlu(g) if g.approximate == Approximate::Tanh);
     unit_offset
         && geglu
-        && config.norm_placement == NormPlacement::Both
         && config.attention_biases() == AttentionBias::None
         && config.moe.is_none()
-        && config.sliding_window.is_some()
+        && config.residual_scale.is_none()
+        && config.logit_scale.is_none()
         && config
             .embedding_scale
             .is_some_and(|s| close(s, (shape.d_model as f64).sqrt()))
 }
 
+/// Whether a model is like Gemma 2 and 3.
+fn is_gemma(config: &ModelConfig, shape: &ModelShape) -> bool {
+    has_parts(config, shape)
+        && config.norm_placement == NormPlacement::Both
+        && config.sliding_window.is_some()
+}
+
 /// Number of blocks of the 27B models of Gemma 2 and 3.
 const LAYERS_OF_27B: [usize; 2] = [46, 62];
+
+pub struct Gemma;
+
+impl Architecture for Gemma {
+    fn name(&self) -> &'static str {
+        "gemma"
+    }
+
+    fn read(&self, keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
+        parts(keys, seen)
+    }
+
+    fn write(&self, config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
+        let unscaled = ModelConfig {
+            embedding_scale: None,
+            ..config.clone()
+        };
+        let own = has_parts(config, shape)
+            && config.norm_placement == NormPlacement::Pre
+            // There is no tensor for another head.
+            && config.tie_embeddings
+            && !config.qk_norm
+            && common::rotates_alike(config, shape)
+            && common::is_unscaled(&unscaled);
+        own.then(|| common::write(config, shape))?
+    }
+}
 
 pub struct Gemma2;
 

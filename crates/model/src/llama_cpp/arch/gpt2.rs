@@ -1,7 +1,7 @@
 //! `gpt2`: learned positions, LayerNorm, tanh GELU, a fused QKV projection. A model with
 //! exact GELU is written too: the difference is smaller than the rounding of llama.cpp's lookup table.
 
-use super::common::{count, float, seven_digits};
+use super::common::{self, LAYER_EPS, count, float, seven_digits};
 use super::{Architecture, Keys, OwnKeys, Seen};
 use crate::nn::mlp::{Approximate, MlpConfig};
 use crate::nn::norm::NormConfig;
@@ -18,7 +18,7 @@ impl Architecture for Gpt2 {
     fn read(&self, keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
         let mut norm = NormConfig::LayerNorm(Default::default());
         if let NormConfig::LayerNorm(config) = &mut norm {
-            config.eps = seven_digits(keys.number("attention.layer_norm_epsilon")?);
+            config.eps = seven_digits(keys.number(LAYER_EPS)?);
         }
         let mut mlp = MlpConfig::Gelu(Default::default());
         if let MlpConfig::Gelu(config) = &mut mlp {
@@ -41,11 +41,7 @@ impl Architecture for Gpt2 {
     }
 
     fn write(&self, config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
-        let plain = config.sliding_window.is_none()
-            && config.attention_scale.is_none()
-            && config.attention_softcap.is_none()
-            && config.logit_softcap.is_none()
-            && config.embedding_scale.is_none();
+        let plain = config.attention_scale.is_none() && common::is_unscaled(config);
         let gelu = matches!(&config.mlp, MlpConfig::Gelu(_));
         if Naming::of(config) != Naming::Gpt2 || !gelu || !plain {
             return None;
@@ -56,18 +52,23 @@ impl Architecture for Gpt2 {
             ("block_count", count(shape.n_layer)),
             ("feed_forward_length", count(shape.d_ff)),
             ("attention.head_count", count(shape.n_head)),
-            ("attention.layer_norm_epsilon", float(config.norm.eps())),
+            (LAYER_EPS, float(config.norm.eps())),
             ("vocab_size", count(shape.vocab_size)),
         ])
     }
 
     fn notes(&self, config: &ModelConfig) -> Vec<String> {
-        let tanh = matches!(&config.mlp, MlpConfig::Gelu(g) if g.approximate == Approximate::Tanh);
-        let note = "llama.cpp uses the tanh approximation of GELU, this model the exact form: values differ by less than 0.0005";
-        (!tanh).then(|| note.into()).into_iter().collect()
+        gelu_notes(config)
     }
 
     fn needs_biases(&self) -> bool {
         true
     }
+}
+
+/// The difference of a model with exact GELU.
+pub(super) fn gelu_notes(config: &ModelConfig) -> Vec<String> {
+    let tanh = matches!(&config.mlp, MlpConfig::Gelu(g) if g.approximate == Approximate::Tanh);
+    let note = "llama.cpp uses the tanh approximation of GELU, this model the exact form: values differ by less than 0.0005";
+    (!tanh).then(|| note.into()).into_iter().collect()
 }

@@ -5,16 +5,18 @@ mod choice;
 mod common;
 mod gemma;
 mod gpt2;
+mod granite;
 mod llama;
 mod phi3;
 mod qwen;
 mod smollm3;
+mod starcoder2;
 
 use super::keys::Keys;
 use crate::gguf::Value;
 use crate::nn::{ModelConfig, ModelShape};
 
-pub(super) use choice::{Chosen, of};
+pub(super) use choice::{Chosen, obstacle, of};
 
 /// Facts from a file's tensors that its keys do not contain.
 #[derive(Debug, Clone, Default)]
@@ -90,12 +92,15 @@ const ALL: &[&dyn Architecture] = &[
     &gpt2::Gpt2,
     &llama::Llama,
     &smollm3::SmolLm3,
+    &granite::Granite,
     &qwen::Qwen2,
     &qwen::Qwen3,
     &qwen::Qwen3Moe,
+    &gemma::Gemma,
     &gemma::Gemma2,
     &gemma::Gemma3,
     &phi3::Phi3,
+    &starcoder2::Starcoder2,
 ];
 
 /// The architecture of a file.

@@ -81,7 +81,7 @@ impl Pass {
                     residual,
                     y,
                     drop,
-                } => self.sum_backward([x, residual, y], drop),
+                } => self.sum_backward(plan, [x, residual, y], drop),
             }
         }
     }

@@ -167,14 +167,14 @@ impl Pass {
                 }
                 None => added,
             };
-            return self.residual(normed, x, joint.drop, output);
+            return self.residual(plan, (normed, x), joint.drop, output);
         }
         let sum_to = joint.norm.map_or(output, |_| Output::NEW);
-        let sum = match joint.drop {
-            None => self.last(plan, last, Some(x), joint.layer, sum_to),
-            drop => {
+        let sum = match (joint.drop, plan.residual_scale()) {
+            (None, 1.0) => self.last(plan, last, Some(x), joint.layer, sum_to),
+            (drop, _) => {
                 let added = self.last(plan, last, None, joint.layer, Output::NEW);
-                self.residual(added, x, drop, sum_to)
+                self.residual(plan, (added, x), drop, sum_to)
             }
         };
         let Some(norm) = joint.norm else {

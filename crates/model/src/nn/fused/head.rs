@@ -7,7 +7,7 @@ use crate::kernels::numbers::{Values, ValuesMut};
 use crate::kernels::{linear, logprob, score, softcap};
 use crate::nn::HeadKind;
 use crate::nn::profile::Part;
-use crate::nn::tape::{Slot, Track};
+use crate::nn::tape::{Buffer, Slot, Track};
 
 /// How the head computes its gradients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,14 +37,13 @@ type Differentiate = fn(
     Option<(&mut [f32], Accumulation)>,
 );
 
-/// Hidden states (rows, D) divided by the temperature, if it is not 1: the head is linear, and c · tanh(z / c) / T is
-/// (c / T) · tanh((z / T) / (c / T)), so that logits / T need no separate kernel.
-fn tempered(hidden: &[f32], temperature: f32) -> Option<Vec<f32>> {
-    let share = 1.0 / temperature;
-    (temperature != 1.0).then(|| hidden.iter().map(|x| x * share).collect())
+/// The factor of hidden states before the head, for logits z times the scale s, capped at c and divided by the temperature T: the
+/// head is linear, and c · tanh(s z / c) / T is (c / T) · tanh((s z / T) / (c / T)), so that neither needs a separate kernel.
+fn share(plan: &Plan, temperature: f32) -> f32 {
+    plan.logit_scale() / temperature
 }
 
-/// The head's inputs for `hidden` states (rows, D), divided by the temperature.
+/// The head's inputs for `hidden` states (rows, D) times [`share`].
 fn inputs<'a>(
     plan: &Plan<'a>,
     hidden: &'a [f32],
@@ -70,15 +69,33 @@ impl Pass {
             Track::Off => logprob::Sizes::in_chunks(rows, d, vocab),
         };
         self.head_bytes = self.head_bytes.max(sizes.bytes());
+        let scaled = self.scaled_states(plan, hidden);
         let of = (&*self.targets, self.temperature);
-        let tempered = tempered(self.arena.get(hidden), self.temperature);
-        let states = tempered.as_deref().unwrap_or(self.arena.get(hidden));
+        let states = scaled.as_deref().unwrap_or(self.arena.get(hidden));
         let inputs = inputs(plan, states, of);
         let outputs = &mut self.outputs;
         self.kernels.run(Part::Head, || {
             logprob::forward(plan.arithmetic, sizes, inputs, outputs);
         });
+        if let Some(scaled) = scaled {
+            self.arena.free(scaled);
+        }
         self.value_forward(plan, hidden);
+    }
+
+    /// The hidden states times [`share`], in their own buffer; `None` if that is 1.
+    fn scaled_states(&mut self, plan: &Plan, hidden: Slot) -> Option<Buffer> {
+        let share = share(plan, self.temperature);
+        if share == 1.0 {
+            return None;
+        }
+        let mut scaled = self.arena.buffer(self.arena.len(hidden));
+        let states = self.arena.get(hidden);
+        self.kernels.run(Part::Head, || {
+            let pairs = scaled.iter_mut().zip(states);
+            pairs.for_each(|(to, x)| *to = x * share);
+        });
+        Some(scaled)
     }
 
     /// From `upstream` to the gradient with respect to the hidden states; the table's goes to `grads`, unless it is frozen.
@@ -106,9 +123,9 @@ impl Pass {
         };
         self.head_bytes = self.head_bytes.max(sizes.bytes());
         let mut dhidden = self.arena.buffer(self.arena.len(hidden));
+        let scaled = self.scaled_states(plan, hidden);
         let of = (&*self.targets, self.temperature);
-        let tempered = tempered(self.arena.get(hidden), self.temperature);
-        let states = tempered.as_deref().unwrap_or(self.arena.get(hidden));
+        let states = scaled.as_deref().unwrap_or(self.arena.get(hidden));
         let inputs = inputs(plan, states, of);
         let (outputs, into) = (&mut self.outputs, self.into);
         self.kernels.run(Part::Head, || {
@@ -124,9 +141,12 @@ impl Pass {
                 dtable,
             );
         });
-        if self.temperature != 1.0 {
-            let share = 1.0 / self.temperature;
-            dhidden.iter_mut().for_each(|x| *x *= share);
+        if let Some(scaled) = scaled {
+            self.arena.free(scaled);
+            let share = share(plan, self.temperature);
+            self.kernels.run(Part::Head, || {
+                dhidden.iter_mut().for_each(|x| *x *= share);
+            });
         }
         if pass == HeadPass::Both {
             self.value_forward(plan, hidden);
@@ -249,6 +269,11 @@ pub(super) fn logits(plan: &Plan, hidden: &[f32], logits: &mut Vec<f32>) {
     };
     let table = plan.matrix(plan.layout.head);
     logits.resize(rows * vocab, 0.0);
+    // As in the passes with targets: the head is linear, and hidden states are fewer than logits.
+    let scale = plan.logit_scale();
+    let scaled: Option<Vec<f32>> =
+        (scale != 1.0).then(|| hidden.iter().map(|x| x * scale).collect());
+    let hidden = scaled.as_deref().unwrap_or(hidden);
     let (x, y) = (Values::F32(hidden), ValuesMut::F32(logits));
     linear::forward(plan.arithmetic, sizes, x, table, Plus::default(), y);
     if let Some(cap) = plan.logit_cap() {

@@ -69,7 +69,7 @@ enum Node {
         y: Slot,
     },
     Experts(experts::ExpertsNode),
-    /// A sum with the residual stream, with dropout.
+    /// A sum with the residual stream, with dropout or scaled.
     Residual {
         x: Slot,
         residual: Slot,

@@ -181,6 +181,16 @@ impl<'a> Plan<'a> {
         &self.magnitudes[adapter.lane as usize]
     }
 
+    /// The factor of what sub-layers add to the residual stream.
+    pub(super) fn residual_scale(&self) -> f32 {
+        self.config.residual_scale.unwrap_or(1.0) as f32
+    }
+
+    /// The factor of the logits, which the soft cap follows.
+    pub(super) fn logit_scale(&self) -> f32 {
+        self.config.logit_scale.unwrap_or(1.0) as f32
+    }
+
     pub(super) fn logit_cap(&self) -> Option<f32> {
         self.config.logit_softcap.map(|cap| cap as f32)
     }

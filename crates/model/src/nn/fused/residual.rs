@@ -1,17 +1,17 @@
-//! Adds a sub-layer's output to the residual stream, with dropout in training.
+//! Adds a sub-layer's output to the residual stream where the matmul before cannot: with dropout in training, or scaled.
 
-use super::{Node, Output, Pass};
+use super::{Node, Output, Pass, Plan};
 use crate::kernels::dropout::{self, Dropout};
 use crate::kernels::reduce;
 use crate::nn::profile::Part;
 use crate::nn::tape::{Buffer, Slot};
 
 impl Pass {
-    /// `residual` + `x` with dropout; the last read of `x`.
+    /// `residual` + the residual scale · `x` with dropout; the last read of `x`.
     pub(super) fn residual(
         &mut self,
-        x: Slot,
-        residual: Slot,
+        plan: &Plan,
+        (x, residual): (Slot, Slot),
         drop: Option<Dropout>,
         output: Output,
     ) -> Slot {
@@ -24,7 +24,8 @@ impl Pass {
                 let (width, arena) = (len / self.rows.count, &self.arena);
                 self.kernels.run(Part::Residual, || {
                     let (x, residual) = (arena.get(x), arena.get(residual));
-                    dropout::add(drop.as_ref(), width, x, residual, &mut values);
+                    let how = (drop.as_ref(), plan.residual_scale());
+                    dropout::add(how, width, x, residual, &mut values);
                 });
                 self.arena.put(y, values);
                 y
@@ -41,7 +42,12 @@ impl Pass {
         y
     }
 
-    pub(super) fn sum_backward(&mut self, [x, residual, y]: [Slot; 3], drop: Option<Dropout>) {
+    pub(super) fn sum_backward(
+        &mut self,
+        plan: &Plan,
+        [x, residual, y]: [Slot; 3],
+        drop: Option<Dropout>,
+    ) {
         let Some(dy) = self.arena.take_gradient(y) else {
             return;
         };
@@ -49,10 +55,8 @@ impl Pass {
         let mut dx = self.arena.buffer(dy.len());
         let width = dy.len() / self.rows.count;
         self.kernels.run(Part::Residual, || {
-            dx.copy_from_slice(&dy);
-            if let Some(drop) = &drop {
-                dropout::apply(drop, width, &mut dx);
-            }
+            let how = (drop.as_ref(), plan.residual_scale());
+            dropout::add_backward(how, width, &dy, &mut dx);
         });
         self.arena.put_gradient(x, dx);
         self.residual_backward(Some(residual), dy);

@@ -54,6 +54,34 @@ pub(super) fn options() -> Vec<(&'static str, ModelConfig)> {
         ("attention cap", json!({"attention_softcap": 0.7})),
         ("logit cap", json!({"logit_softcap": 1.5})),
         ("embedding scale", json!({"embedding_scale": 4.9})),
+        ("residual scale", json!({"residual_scale": 0.22})),
+        (
+            "residual scale, post",
+            json!({"residual_scale": 0.22, "norm_placement": "post"}),
+        ),
+        (
+            "residual scale, both",
+            json!({"residual_scale": 0.22, "norm_placement": "both"}),
+        ),
+        (
+            "residual scale, dropout",
+            json!({"residual_scale": 0.22, "dropout": 0.3}),
+        ),
+        (
+            "residual scale, experts",
+            json!({"residual_scale": 0.22, "dropout": 0.3, "moe": {"n_expert": 3}}),
+        ),
+        ("logit scale", json!({"logit_scale": 0.125})),
+        (
+            "logit scale and cap",
+            json!({"logit_scale": 1.7, "logit_softcap": 1.5, "value_head": true}),
+        ),
+        (
+            "granite",
+            json!({
+                "attention_scale": 0.1, "embedding_scale": 12.0, "residual_scale": 0.22, "logit_scale": 0.125,
+            }),
+        ),
         ("post", json!({"norm_placement": "post"})),
         ("both", json!({"norm_placement": "both"})),
         (
@@ -118,6 +146,20 @@ pub(super) fn options() -> Vec<(&'static str, ModelConfig)> {
         (
             "dropout, experts, post",
             json!({"dropout": 0.3, "moe": {"n_expert": 3}, "norm_placement": "post"}),
+        ),
+        (
+            "first gemma",
+            json!({
+                "head_dim": 8, "norm": {"rmsnorm": {"unit_offset": true}}, "embedding_scale": 4.9,
+                "mlp": {"geglu": {"approximate": "tanh"}},
+            }),
+        ),
+        (
+            "starcoder2",
+            json!({
+                "norm": {"layernorm": {}}, "mlp": {"gelu": {"approximate": "tanh"}}, "bias": true,
+                "sliding_window": 4,
+            }),
         ),
         (
             "gemma",

@@ -5,7 +5,7 @@ use super::option_tests::{compare, model, texts, upstream, with};
 use super::*;
 use crate::nn::adapter::{Lora, Targets};
 use crate::nn::oracle;
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn config() -> ModelConfig {
     with(json!({"value_head": true}))
@@ -180,8 +180,13 @@ fn a_temperature_divides_logits_and_not_values() {
     };
     let dvalue: Vec<f64> = texts.dlogp.iter().rev().map(|x| 0.5 - x).collect();
     let upstreams = (upstream(&texts.dlogp), upstream(&texts.dentropy));
-    for cap in [json!(null), json!(3.0)] {
-        let config = with(json!({"value_head": true, "logit_softcap": cap}));
+    for (cap, scale) in [
+        (json!(null), json!(null)),
+        (json!(3.0), json!(null)),
+        (json!(null), json!(0.4)),
+        (json!(3.0), json!(0.4)),
+    ] {
+        let config = with(json!({"value_head": true, "logit_softcap": cap, "logit_scale": scale}));
         for backend in [Backend::Fused, Backend::Composite] {
             let mut model = model(&config, backend);
             let about = (&*texts.dlogp, &*texts.dentropy);
@@ -210,6 +215,27 @@ fn a_temperature_divides_logits_and_not_values() {
     }
 }
 
+/// c · tanh(s z / c): what a cap bounds is what the scale gives.
+#[test]
+fn logits_are_scaled_and_then_capped_and_scores_are_neither() {
+    let texts = texts(18);
+    let of = |says: Value, backend| {
+        let mut model = model(&with(says), backend);
+        host(&model.logits(&texts.inputs, 2, 9).unwrap())
+    };
+    for backend in [Backend::Fused, Backend::Composite] {
+        let plain = of(json!({}), backend);
+        let both = of(json!({"logit_scale": 1.7, "logit_softcap": 0.5}), backend);
+        let exact = plain
+            .iter()
+            .map(|z| 0.5 * (1.7 * f64::from(*z) / 0.5).tanh());
+        compare("logits", &both, &exact.collect::<Vec<_>>(), 1e-3);
+        let score = of(json!({"head": "score"}), backend);
+        let scaled = of(json!({"head": "score", "logit_scale": 1.7}), backend);
+        assert_eq!(score, scaled);
+    }
+}
+
 /// The head runs forward and backward at once if the gradient is known beforehand.
 #[test]
 fn a_temperature_holds_where_the_head_runs_once() {
@@ -218,7 +244,8 @@ fn a_temperature_holds_where_the_head_runs_once() {
         temperature: 1.7,
         ..TokenBatch::plain(&texts.inputs, &texts.targets, 2, 9)
     };
-    let mut model = model(&with(json!({"logit_softcap": 3.0})), Backend::Fused);
+    let config = with(json!({"logit_softcap": 3.0, "logit_scale": 0.6}));
+    let mut model = model(&config, Backend::Fused);
     model.forward(&batch).unwrap();
     model.backward(&upstream(&texts.dlogp), None).unwrap();
     let twice: Vec<f64> = model

@@ -1,0 +1,68 @@
+//! `granite`: `llama` with scales of embeddings, attention scores, what is added to the residual stream, and logits, which are
+//! divided by theirs.
+
+use super::{Architecture, Keys, OwnKeys, Rotated, Seen, common};
+use crate::nn::{AttentionBias, ModelConfig, ModelShape};
+
+pub struct Granite;
+
+impl Architecture for Granite {
+    fn name(&self) -> &'static str {
+        "granite"
+    }
+
+    fn read(&self, keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
+        // Of hybrid models, which share the code in llama.cpp.
+        if keys.flag_if("rope.scaling.finetuned") == Some(false) {
+            return Err("granite.rope.scaling.finetuned is false: a model without rotary positions, which is not supported".into());
+        }
+        let scale = |key| {
+            let value = keys.number_if(key)?.map(common::seven_digits);
+            Ok::<_, String>(value.filter(|x| *x != 1.0))
+        };
+        let divisor = common::seven_digits(keys.number("logit_scale")?);
+        Ok(ModelConfig {
+            embedding_scale: scale("embedding_scale")?,
+            attention_scale: keys.number_if("attention.scale")?.map(common::seven_digits),
+            residual_scale: scale("residual_scale")?,
+            logit_scale: Some(1.0 / divisor).filter(|x| *x != 1.0),
+            ..common::read(keys, seen)?
+        })
+    }
+
+    fn write(&self, config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
+        let unscaled = ModelConfig {
+            embedding_scale: None,
+            residual_scale: None,
+            logit_scale: None,
+            ..config.clone()
+        };
+        let own = common::is_plain(&unscaled)
+            && !config.qk_norm
+            && config.moe.is_none()
+            && config.attention_biases() != AttentionBias::Qkv
+            && common::rotates_all(config, shape);
+        if !own {
+            return None;
+        }
+        let mut keys = common::write(config, shape)?;
+        let scales = [
+            ("attention.scale", self.attention_scale(config, shape)),
+            ("embedding_scale", config.embedding_scale.unwrap_or(1.0)),
+            ("residual_scale", config.residual_scale.unwrap_or(1.0)),
+            ("logit_scale", config.logit_divisor()),
+        ];
+        keys.extend(scales.map(|(key, scale)| (key, common::float(scale))));
+        Some(keys)
+    }
+
+    /// In the file.
+    fn attention_scale(&self, config: &ModelConfig, shape: &ModelShape) -> f64 {
+        let plain = (shape.head_dim as f64).powf(-0.5);
+        config.attention_scale.unwrap_or(plain)
+    }
+
+    fn rotated(&self) -> Rotated {
+        Rotated::Neighbours
+    }
+}
