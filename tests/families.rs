@@ -13,8 +13,10 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 /// Folder, dtype of the weights, and family.
-const FOLDERS: [(&str, Dtype, &str); 16] = [
+const FOLDERS: [(&str, Dtype, &str); 18] = [
     ("gpt2", Dtype::F32, "gpt2"),
+    ("gpt_neox", Dtype::F32, "gpt_neox"),
+    ("gpt_neox_sequential", Dtype::F32, "gpt_neox"),
     ("llama", Dtype::F32, "llama"),
     ("llama3", Dtype::Bf16, "llama"),
     ("llama_linear", Dtype::F32, "llama"),

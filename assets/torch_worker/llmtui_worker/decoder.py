@@ -23,6 +23,8 @@ class Block(nn.Module):
         super().__init__()
         config, shape = model["config"], model["shape"]
         self.config, self.shape, self.layer = config, shape, layer
+        # Absent in specs without it.
+        self.parallel = config.get("parallel_residual", False)
         gpt2 = table.has(f"transformer.h.{layer}.attn.c_attn.weight")
         at = f"transformer.h.{layer}." if gpt2 else f"model.layers.{layer}."
         adapter = model["adapter"]
@@ -64,10 +66,11 @@ class Block(nn.Module):
         self.window = None if sees_all else config["sliding_window"]
 
     def forward(self, x: Tensor, rope: tuple[Tensor, Tensor] | None, mask: Mask, adapters: bool, texts: Texts | None = None) -> Tensor:
-        x = self._join(x, self._attend(self._norm(self.before1, x), rope, mask, adapters, texts), self.after1)
-        h = self._norm(self.before2, x)
+        after = self._join(x, self._attend(self._norm(self.before1, x), rope, mask, adapters, texts), self.after1)
+        # With a parallel residual both read the stream before attention (arXiv 2204.06745).
+        h = self._norm(self.before2, x if self.parallel else after)
         h = self.down(activate(self.mlp_kind, self.mlp_settings, self.wide(h, adapters)), adapters)
-        return self._join(x, h, self.after2)
+        return self._join(after, h, self.after2)
 
     @staticmethod
     def _norm(norm: Norm | None, x: Tensor) -> Tensor:

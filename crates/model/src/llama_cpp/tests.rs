@@ -93,6 +93,19 @@ fn with_rope(change: impl Fn(&mut crate::nn::position::RopeConfig)) -> ModelConf
     config
 }
 
+/// With a parallel residual, or without.
+fn neox(parallel_residual: bool) -> ModelConfig {
+    let rope = with_rope(|rope| {
+        rope.fraction = 0.25;
+        rope.theta = 5000.0;
+    });
+    ModelConfig {
+        position: rope.position,
+        parallel_residual,
+        ..gpt2(true)
+    }
+}
+
 /// (architecture, model), for everything that this program supports.
 fn models() -> Vec<(&'static str, ModelConfig)> {
     let all = vec![
@@ -168,6 +181,22 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
         ("gemma3", gemma3()),
         ("gpt2", gpt2(true)),
         ("gpt2", gpt2(false)),
+        ("gptneox", neox(true)),
+        (
+            "gptneox",
+            ModelConfig {
+                tie_embeddings: false,
+                attention_scale: Some(0.2),
+                ..neox(false)
+            },
+        ),
+        (
+            "gptneox",
+            ModelConfig {
+                bias: false,
+                ..neox(true)
+            },
+        ),
     ];
     let computed = |config: &ModelConfig| config.faults().is_empty();
     all.into_iter().filter(|(_, c)| computed(c)).collect()
@@ -215,7 +244,7 @@ fn off(a: &[f32], b: &[f32]) -> f64 {
 #[test]
 fn every_architecture_round_trips_with_the_same_logits() {
     let models = models();
-    assert_eq!(models.len(), 15);
+    assert_eq!(models.len(), 18);
     for (name, config) in models {
         let mut model = random(&config);
         let expected = logits(&mut model);
@@ -349,6 +378,16 @@ fn models_unsupported_by_llama_cpp_are_rejected() {
     ];
     for config in &none {
         assert!(refused(config).contains("no architecture"), "{config:?}");
+    }
+    // A parallel residual in other architectures.
+    for config in [llama(), gpt2(true), gemma2()] {
+        let parallel = ModelConfig {
+            norm_placement: NormPlacement::Pre,
+            parallel_residual: true,
+            ..config
+        };
+        let error = refused(&parallel);
+        assert!(error.contains("model.parallel_residual"), "{error}");
     }
     let model = random(&llama());
     let error = write(&model, Kind::Q5K, "", &[], &mut Vec::new()).unwrap_err();

@@ -66,9 +66,13 @@ pub fn write(
     let (config, shape) = (model.config(), model.shape());
     check_head(config)?;
     let chosen = arch::of(config, shape).ok_or_else(|| {
-        ModelFileError::Model(
-            "llama.cpp has no architecture for this model: supported are GPT-2, Llama, Qwen2, Qwen3, Gemma 2 and 3 and Phi-3; --format safetensors writes any model".into(),
-        )
+        let why = match config.parallel_residual {
+            true => " with model.parallel_residual, which only its gptneox has (RoPE, LayerNorm, GELU, as many key/value heads as query heads)",
+            false => "",
+        };
+        ModelFileError::Model(format!(
+            "llama.cpp has no architecture for this model{why}: supported are GPT-2, GPT-NeoX, Llama, Qwen2, Qwen3, Gemma 2 and 3 and Phi-3; --format safetensors writes any model"
+        ))
     })?;
     let architecture = chosen.architecture;
     let mut instead = BTreeMap::new();
@@ -172,6 +176,25 @@ fn parts<'a>(
     for part in &mut parts {
         part.made_of
             .sort_by_key(|(_, place)| (place.expert, place.first));
+    }
+    if chosen.architecture.needs_head() && config.ties_head() {
+        let table = parts
+            .iter()
+            .find(|part| part.tensor.name == "token_embd.weight");
+        let copy = table.map(|table| {
+            Ok::<_, ModelFileError>(Part {
+                tensor: new_tensor(
+                    "output.weight".into(),
+                    table.tensor.dims.clone(),
+                    table.kind,
+                )?,
+                kind: table.kind,
+                made_of: table.made_of.clone(),
+                values: None,
+                query_factor: table.query_factor,
+            })
+        });
+        parts.extend(copy.transpose()?);
     }
     let added = match chosen.architecture.needs_biases() {
         true => zero_biases(&parts, &at)?,

@@ -73,6 +73,12 @@ pub struct ModelConfig {
     pub norm: NormConfig,
     /// Where a block normalizes.
     pub norm_placement: NormPlacement,
+    /// Attention and the feed-forward block read the same residual stream x and are added to it together: x +
+    /// attention(norm1(x)) + mlp(norm2(x)) (GPT-NeoX, Black et al. 2022). Default: the feed-forward block reads it after
+    /// attention.
+    #[serde(skip_serializing_if = "is_false")]
+    #[schemars(extend("default" = false))]
+    pub parallel_residual: bool,
     /// The feed-forward block.
     pub mlp: MlpConfig,
     /// Many feed-forward blocks, of which each token passes a few. Default: one block for all.
@@ -194,6 +200,7 @@ impl Default for ModelConfig {
             embedding_scale: None,
             norm: NormConfig::LayerNorm(Default::default()),
             norm_placement: NormPlacement::Pre,
+            parallel_residual: false,
             mlp: MlpConfig::Gelu(Default::default()),
             moe: None,
             dropout: 0.0,

@@ -109,6 +109,7 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("sliding_window", "model.sliding_window"),
     ("dropout", "model.dropout"),
     ("qk_norm", "model.qk_norm"),
+    ("use_parallel_residual", "model.parallel_residual"),
     ("final_logit_softcapping", "model.logit_softcap"),
     ("attn_logit_softcapping", "model.attention_softcap"),
     ("positional_encoding", "model.position"),

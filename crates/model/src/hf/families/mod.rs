@@ -6,6 +6,7 @@ mod gemma;
 mod gemma2;
 mod gemma3;
 mod gpt2;
+mod gpt_neox;
 mod llama;
 mod mistral;
 mod mixtral;
@@ -15,7 +16,6 @@ mod qwen3;
 mod qwen3_moe;
 mod rope;
 
-pub use phi3::fused_name;
 pub use rope::ignored;
 
 use super::keys::Keys;
@@ -81,6 +81,7 @@ pub trait Family: Sync {
 /// Every family; if several could write a model, the one that its config names does, else the first.
 pub const FAMILIES: &[&dyn Family] = &[
     &gpt2::Gpt2,
+    &gpt_neox::GptNeoX,
     &llama::Llama,
     &mistral::Mistral,
     &qwen2::Qwen2,
@@ -91,6 +92,9 @@ pub const FAMILIES: &[&dyn Family] = &[
     &mixtral::Mixtral,
     &qwen3_moe::Qwen3Moe,
 ];
+
+/// Families whose classes fuse or rename our matrices: their adapters name these matrices.
+pub const RENAMED: &[&dyn Family] = &[&phi3::Phi3, &gpt_neox::GptNeoX];
 
 /// The family of a `model_type`.
 ///

@@ -104,7 +104,7 @@ fn a_model_is_written_as_the_family_that_it_was_read_as() {
 #[test]
 fn a_model_is_written_in_the_tensors_that_it_was_read_from() {
     use super::super::{Outgoing, Weights, load};
-    for family in ["phi3_whole", "phi3", "mistral", "qwen2"] {
+    for family in ["phi3_whole", "phi3", "mistral", "qwen2", "gpt_neox"] {
         let folder = std::path::Path::new("../../tests/oracle/families").join(family);
         let model = load(&folder).unwrap();
         let outgoing = Outgoing::new(&model, Naming::Family, Dtype::F32, u64::MAX);
@@ -271,6 +271,46 @@ fn oracle(family: &str) -> Value {
     config_of(&format!("oracle/families/{family}/config.json"))
 }
 
+/// Pythia's file is of transformers 4; a quarter of each head is rotated where no key says another share.
+#[test]
+fn pythia_has_a_parallel_residual_and_rotates_a_quarter_of_each_head() {
+    let theirs = config_of("fixtures/configs/pythia-160m.json");
+    let pythia = config::read(&theirs).unwrap();
+    assert_eq!(model_type(&pythia), Some("gpt_neox"));
+    assert!(pythia.parallel_residual && pythia.bias && !pythia.tie_embeddings);
+    let rope = pythia.position.rope().unwrap();
+    assert_eq!((rope.theta, rope.fraction), (10_000.0, 0.25));
+    let mut bare = theirs;
+    for key in ["rotary_pct", "rotary_emb_base", "use_parallel_residual"] {
+        bare.as_object_mut().unwrap().remove(key);
+    }
+    assert_eq!(config::read(&bare), Ok(pythia.clone()));
+    // The keys of both versions.
+    let (shape, ids) = (pythia.shape(1), TokenIds::default());
+    let ours = config::write(&pythia, &shape, &ids, Dtype::F32, Naming::Family);
+    assert_eq!(ours["rotary_pct"], 0.25);
+    let table =
+        json!({"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 0.25});
+    assert_eq!(ours["rope_parameters"], table);
+    assert!(ours["rope_theta"].is_null() && ours["partial_rotary_factor"].is_null());
+    // The residual is part of the model.
+    let sequential = ModelConfig {
+        parallel_residual: false,
+        ..pythia
+    };
+    assert_eq!(model_type(&sequential), Some("gpt_neox"));
+    let parallel = ModelConfig {
+        parallel_residual: true,
+        ..llama()
+    };
+    assert_eq!(model_type(&parallel), None);
+    let gpt2 = ModelConfig {
+        parallel_residual: true,
+        ..ModelConfig::default()
+    };
+    assert_eq!(model_type(&gpt2), None);
+}
+
 /// The files of the hub, which have keys of the programs that trained the models.
 #[test]
 fn configs_of_the_hub_are_read() {
@@ -375,6 +415,10 @@ fn keys_that_change_the_computation_are_never_skipped() {
             "num_attention_heads is missing",
         ),
         ("phi3", "full_attn_mod", json!(2), "full_attn_mod"),
+        ("gpt_neox", "attention_bias", json!(false), "attention_bias"),
+        ("gpt_neox", "hidden_act", json!("laplace"), "laplace"),
+        ("gpt_neox", "rope_theta", json!(5e5), "rotary_emb_base"),
+        ("gpt_neox", "num_attention_heads", json!(5), "multiple"),
         ("phi3", "interpolate_factor", json!(4), "interpolate_factor"),
         ("llama", "activation", json!("gelu"), "swiglu"),
         (

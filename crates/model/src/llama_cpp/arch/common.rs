@@ -8,7 +8,7 @@ use crate::nn::position::{PositionConfig, RopeConfig, ScalingConfig, scaling};
 use crate::nn::{AttentionBias, ModelConfig, ModelShape, MoeConfig, NormPlacement};
 
 /// Upper limit on the context length.
-const MAX_SEQ_LEN: usize = 1 << 20;
+pub const MAX_SEQ_LEN: usize = 1 << 20;
 
 /// The model config from the keys, for Llama-like models: SwiGLU, pre-norm.
 ///
@@ -68,7 +68,11 @@ pub fn seven_digits(x: f64) -> f64 {
     format!("{x:.6e}").parse().unwrap_or(x)
 }
 
-fn rope(keys: Keys, seen: &Seen, head_dim: usize) -> Result<RopeConfig, String> {
+/// Rotary positions of heads of `head_dim` features.
+///
+/// # Errors
+/// A key has another type, or a value that is not supported.
+pub fn rope(keys: Keys, seen: &Seen, head_dim: usize) -> Result<RopeConfig, String> {
     let width = keys.count_if("rope.dimension_count")?.unwrap_or(head_dim);
     if width == 0 || width > head_dim {
         return Err(format!("{width} features of {head_dim} cannot be rotated"));
@@ -288,6 +292,7 @@ pub fn is_plain(config: &ModelConfig) -> bool {
             .is_some_and(|rope| rope.local_theta.is_none())
         && matches!(config.mlp, MlpConfig::SwiGlu(_))
         && config.norm_placement == NormPlacement::Pre
+        && !config.parallel_residual
         && config.sliding_window.is_none()
         && config.attention_softcap.is_none()
         && config.logit_softcap.is_none()

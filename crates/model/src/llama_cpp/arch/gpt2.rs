@@ -41,7 +41,8 @@ impl Architecture for Gpt2 {
     }
 
     fn write(&self, config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
-        let plain = config.sliding_window.is_none()
+        let plain = !config.parallel_residual
+            && config.sliding_window.is_none()
             && config.attention_scale.is_none()
             && config.attention_softcap.is_none()
             && config.logit_softcap.is_none()
@@ -62,12 +63,17 @@ impl Architecture for Gpt2 {
     }
 
     fn notes(&self, config: &ModelConfig) -> Vec<String> {
-        let tanh = matches!(&config.mlp, MlpConfig::Gelu(g) if g.approximate == Approximate::Tanh);
-        let note = "llama.cpp uses the tanh approximation of GELU, this model the exact form: values differ by less than 0.0005";
-        (!tanh).then(|| note.into()).into_iter().collect()
+        gelu_note(config)
     }
 
     fn needs_biases(&self) -> bool {
         true
     }
+}
+
+/// What differs in llama.cpp, which has one form of GELU.
+pub(super) fn gelu_note(config: &ModelConfig) -> Vec<String> {
+    let tanh = matches!(&config.mlp, MlpConfig::Gelu(g) if g.approximate == Approximate::Tanh);
+    let note = "llama.cpp uses the tanh approximation of GELU, this model the exact form: values differ by less than 0.0005";
+    (!tanh).then(|| note.into()).into_iter().collect()
 }

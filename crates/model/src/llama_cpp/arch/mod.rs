@@ -5,6 +5,7 @@ mod choice;
 mod common;
 mod gemma;
 mod gpt2;
+mod gptneox;
 mod llama;
 mod phi3;
 mod qwen;
@@ -77,6 +78,11 @@ pub(super) trait Architecture: Sync {
         false
     }
 
+    /// The head is always a tensor of its own, a copy of the embeddings for a model that ties the two.
+    fn needs_head(&self) -> bool {
+        false
+    }
+
     /// Biases are always present, zeros for a model without them.
     fn needs_biases(&self) -> bool {
         false
@@ -87,6 +93,7 @@ pub(super) trait Architecture: Sync {
 /// partial RoPE.
 const ALL: &[&dyn Architecture] = &[
     &gpt2::Gpt2,
+    &gptneox::GptNeoX,
     &llama::Llama,
     &qwen::Qwen2,
     &qwen::Qwen3,

@@ -97,6 +97,26 @@ pub(super) fn options() -> Vec<(&'static str, ModelConfig)> {
             "experts, both",
             json!({"moe": {"n_expert": 3}, "norm_placement": "both"}),
         ),
+        ("parallel", json!({"parallel_residual": true})),
+        (
+            "neox",
+            json!({
+                "parallel_residual": true, "n_kv_head": 4, "norm": {"layernorm": {}}, "bias": true,
+                "mlp": {"gelu": {}}, "position": {"rope": {"fraction": 0.34}},
+            }),
+        ),
+        (
+            "parallel experts",
+            json!({"parallel_residual": true, "moe": {"n_expert": 3}}),
+        ),
+        (
+            "dropout, parallel",
+            json!({"dropout": 0.3, "parallel_residual": true}),
+        ),
+        (
+            "dropout, parallel experts",
+            json!({"dropout": 0.3, "parallel_residual": true, "moe": {"n_expert": 3, "every": 2}}),
+        ),
         ("dropout", json!({"dropout": 0.3})),
         (
             "dropout, post",
