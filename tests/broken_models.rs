@@ -282,6 +282,7 @@ fn invalid_config_values_never_panic() {
         "gemma3",
         "phi3",
         "qwen3_moe",
+        "stablelm",
     ] {
         let dir = sound(family);
         let path = dir.path().join(hf::CONFIG);

@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 /// Folder, dtype of the weights, and family.
-const FOLDERS: [(&str, Dtype, &str); 18] = [
+const FOLDERS: [(&str, Dtype, &str); 19] = [
     ("gpt2", Dtype::F32, "gpt2"),
     ("gpt_neox", Dtype::F32, "gpt_neox"),
     ("gpt_neox_sequential", Dtype::F32, "gpt_neox"),
@@ -33,6 +33,7 @@ const FOLDERS: [(&str, Dtype, &str); 18] = [
     ("phi3_long", Dtype::F32, "phi3"),
     ("mixtral", Dtype::F32, "mixtral"),
     ("qwen3_moe", Dtype::F32, "qwen3_moe"),
+    ("stablelm", Dtype::F32, "stablelm"),
 ];
 
 fn folder(name: &str) -> PathBuf {

@@ -127,6 +127,9 @@ def families():
     yield "gpt_neox_sequential", tf.GPTNeoXConfig(
         **neox, use_parallel_residual=False, hidden_act="gelu_new", rope_parameters=rope(500.0, partial_rotary_factor=0.5)
     ), torch.float32, old_neox, None
+    yield "stablelm", tf.StableLmConfig(
+        **small(use_qkv_bias=True, num_attention_heads=2, num_key_value_heads=1, rope_parameters=rope(partial_rotary_factor=0.25))
+    ), torch.float32, None, None
 
 
 def old_neox(config):

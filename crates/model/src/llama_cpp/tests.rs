@@ -106,6 +106,19 @@ fn neox(parallel_residual: bool) -> ModelConfig {
     }
 }
 
+/// With LayerNorms whose biases are the only ones, or with those of queries, keys and values.
+fn stablelm(attention_bias: AttentionBias) -> ModelConfig {
+    let mut norm = NormConfig::LayerNorm(Default::default());
+    if let NormConfig::LayerNorm(norm) = &mut norm {
+        norm.bias = Some(true);
+    }
+    ModelConfig {
+        norm,
+        attention_bias,
+        ..with_rope(|rope| rope.fraction = 0.25)
+    }
+}
+
 /// (architecture, model), for everything that this program supports.
 fn models() -> Vec<(&'static str, ModelConfig)> {
     let all = vec![
@@ -181,6 +194,14 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
         ("gemma3", gemma3()),
         ("gpt2", gpt2(true)),
         ("gpt2", gpt2(false)),
+        ("stablelm", stablelm(AttentionBias::None)),
+        (
+            "stablelm",
+            ModelConfig {
+                tie_embeddings: false,
+                ..stablelm(AttentionBias::Qkv)
+            },
+        ),
         ("gptneox", neox(true)),
         (
             "gptneox",
@@ -244,7 +265,7 @@ fn off(a: &[f32], b: &[f32]) -> f64 {
 #[test]
 fn every_architecture_round_trips_with_the_same_logits() {
     let models = models();
-    assert_eq!(models.len(), 18);
+    assert_eq!(models.len(), 20);
     for (name, config) in models {
         let mut model = random(&config);
         let expected = logits(&mut model);

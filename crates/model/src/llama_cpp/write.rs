@@ -71,7 +71,7 @@ pub fn write(
             false => "",
         };
         ModelFileError::Model(format!(
-            "llama.cpp has no architecture for this model{why}: supported are GPT-2, GPT-NeoX, Llama, Qwen2, Qwen3, Gemma 2 and 3 and Phi-3; --format safetensors writes any model"
+            "llama.cpp has no architecture for this model{why}: supported are GPT-2, GPT-NeoX, Llama, Qwen2, Qwen3, Gemma 2 and 3, Phi-3 and StableLM; --format safetensors writes any model"
         ))
     })?;
     let architecture = chosen.architecture;

@@ -60,6 +60,7 @@ impl Family for Gpt2 {
             position: PositionConfig::Learned(Default::default()),
             norm: NormConfig::LayerNorm(LayerNormConfig {
                 eps: keys.number("layer_norm_epsilon")?.unwrap_or(1e-5),
+                bias: None,
             }),
             mlp,
             bias: true,

@@ -62,6 +62,7 @@ impl Family for GptNeoX {
             position: positions(keys)?,
             norm: NormConfig::LayerNorm(LayerNormConfig {
                 eps: keys.number("layer_norm_eps")?.unwrap_or(1e-5),
+                bias: None,
             }),
             mlp: activation(keys)?,
             parallel_residual: keys.flag("use_parallel_residual", true)?,

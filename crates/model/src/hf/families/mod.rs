@@ -15,11 +15,13 @@ mod qwen2;
 mod qwen3;
 mod qwen3_moe;
 mod rope;
+mod stablelm;
 
 pub use rope::ignored;
 
 use super::keys::Keys;
 use super::tensors::DiskTensor;
+use crate::nn::norm::NormConfig;
 use crate::nn::position::{PositionConfig, ScalingConfig};
 use crate::nn::{HeadKind, ModelConfig, ModelShape, ParamInfo};
 use serde_json::{Map, Value, json};
@@ -91,6 +93,7 @@ pub const FAMILIES: &[&dyn Family] = &[
     &phi3::Phi3,
     &mixtral::Mixtral,
     &qwen3_moe::Qwen3Moe,
+    &stablelm::StableLm,
 ];
 
 /// Families whose classes fuse or rename our matrices: their adapters name these matrices.
@@ -182,6 +185,9 @@ pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
     let plain_scale = (shape.head_dim as f64).powf(-0.5);
     c.attention_scale = c.attention_scale.filter(|s| !near(*s, plain_scale));
     c.embedding_scale = c.embedding_scale.filter(|s| *s != 1.0);
+    if let NormConfig::LayerNorm(norm) = &mut c.norm {
+        norm.bias = norm.bias.filter(|bias| *bias != config.bias);
+    }
     if (0..c.n_layer).all(|layer| config.window(layer).is_none()) {
         c.sliding_window = None;
     }

@@ -311,6 +311,31 @@ fn pythia_has_a_parallel_residual_and_rotates_a_quarter_of_each_head() {
     assert_eq!(model_type(&gpt2), None);
 }
 
+/// Its config says nothing of the biases of its norms, and a quarter of each head turns where no key says otherwise.
+#[test]
+fn stablelm_has_biases_in_its_norms_alone() {
+    let mut theirs = oracle("stablelm");
+    let read = config::read(&theirs).unwrap();
+    assert!(!read.bias && read.norm.bias() == Some(true));
+    assert_eq!(model_type(&read), Some("stablelm"));
+    let unbiased = ModelConfig {
+        norm: NormConfig::LayerNorm(Default::default()),
+        ..read.clone()
+    };
+    assert_eq!(model_type(&unbiased), None);
+    let whole = ModelConfig {
+        position: PositionConfig::Rope(RopeConfig::default()),
+        ..read.clone()
+    };
+    let (shape, ids) = (whole.shape(1), TokenIds::default());
+    let ours = config::write(&whole, &shape, &ids, Dtype::F32, Naming::Family);
+    assert_eq!(ours["model_type"], "stablelm");
+    assert_eq!(ours["rope_parameters"]["partial_rotary_factor"], 1.0);
+    assert_eq!(ours["partial_rotary_factor"], 1.0);
+    theirs.as_object_mut().unwrap().remove("rope_parameters");
+    assert_eq!(config::read(&theirs), Ok(read));
+}
+
 /// The files of the hub, which have keys of the programs that trained the models.
 #[test]
 fn configs_of_the_hub_are_read() {
@@ -415,6 +440,14 @@ fn keys_that_change_the_computation_are_never_skipped() {
             "num_attention_heads is missing",
         ),
         ("phi3", "full_attn_mod", json!(2), "full_attn_mod"),
+        ("stablelm", "qk_layernorm", json!(true), "qk_layernorm"),
+        (
+            "stablelm",
+            "use_parallel_residual",
+            json!(true),
+            "use_parallel_residual",
+        ),
+        ("stablelm", "head_dim", json!(6), "head_dim 6"),
         ("gpt_neox", "attention_bias", json!(false), "attention_bias"),
         ("gpt_neox", "hidden_act", json!("laplace"), "laplace"),
         ("gpt_neox", "rope_theta", json!(5e5), "rotary_emb_base"),

@@ -15,6 +15,15 @@ pub const MAX_SEQ_LEN: usize = 1 << 20;
 /// # Errors
 /// A key is missing, has another type, or a value that is not supported.
 pub fn read(keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
+    let eps = keys.number("attention.layer_norm_rms_epsilon")?;
+    read_with(keys, seen, rms(eps, false))
+}
+
+/// The same with another norm.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_with(keys: Keys, seen: &Seen, norm: NormConfig) -> Result<ModelConfig, String> {
     let (n_head, d_model) = (
         keys.count("attention.head_count")?,
         keys.count("embedding_length")?,
@@ -38,7 +47,7 @@ pub fn read(keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
         seq_len: keys.count("context_length")?.min(MAX_SEQ_LEN),
         vocab_size: Some(seen.vocab_size),
         position: PositionConfig::Rope(rope),
-        norm: rms(keys.number("attention.layer_norm_rms_epsilon")?, false),
+        norm,
         mlp: MlpConfig::SwiGlu(Default::default()),
         moe: experts(keys)?,
         bias: seen.has_mlp_bias,

@@ -32,7 +32,7 @@ impl Architecture for GptNeoX {
             seq_len: keys.count("context_length")?.min(common::MAX_SEQ_LEN),
             vocab_size: Some(seen.vocab_size),
             position: PositionConfig::Rope(common::rope(keys, seen, head_dim)?),
-            norm: NormConfig::LayerNorm(LayerNormConfig { eps }),
+            norm: NormConfig::LayerNorm(LayerNormConfig { eps, bias: None }),
             parallel_residual: keys.flag("use_parallel_residual")?,
             mlp: MlpConfig::Gelu(GeluConfig {
                 approximate: Approximate::Tanh,

@@ -9,6 +9,7 @@ mod gptneox;
 mod llama;
 mod phi3;
 mod qwen;
+mod stablelm;
 
 use super::keys::Keys;
 use crate::gguf::Value;
@@ -101,6 +102,7 @@ const ALL: &[&dyn Architecture] = &[
     &gemma::Gemma2,
     &gemma::Gemma3,
     &phi3::Phi3,
+    &stablelm::StableLm,
 ];
 
 /// The architecture of a file.

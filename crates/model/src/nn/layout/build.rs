@@ -273,7 +273,8 @@ impl<'a> Builder<'a> {
         let d = self.shape.d_model;
         let first = self.infos.len();
         let gain = self.gain(name, d);
-        let has_bias = self.config.bias && self.config.norm.kind() == NormKind::Layer;
+        let is_biased = self.config.norm.bias().unwrap_or(self.config.bias);
+        let has_bias = is_biased && self.config.norm.kind() == NormKind::Layer;
         let bias = has_bias.then(|| {
             let name = format!("{name}.bias");
             self.push(name, Role::Norm.bias(), vec![d], Init::Zeros)

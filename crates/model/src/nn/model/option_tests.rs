@@ -55,6 +55,7 @@ pub(super) fn options() -> Vec<(&'static str, ModelConfig)> {
             "post layernorm",
             json!({"norm_placement": "post", "norm": {"layernorm": {}}, "bias": true}),
         ),
+        ("norm bias", json!({"norm": {"layernorm": {"bias": true}}})),
         ("relu", json!({"mlp": {"relu": {}}})),
         ("silu", json!({"mlp": {"silu": {}}})),
         ("leaky", json!({"mlp": {"leaky_relu": {"slope": 0.2}}})),
