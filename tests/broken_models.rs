@@ -276,6 +276,7 @@ fn invalid_config_values_never_panic() {
     ];
     for family in [
         "gpt2",
+        "gpt_neo",
         "gpt_neox",
         "llama3",
         "qwen2",

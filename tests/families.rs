@@ -13,8 +13,9 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 /// Folder, dtype of the weights, and family.
-const FOLDERS: [(&str, Dtype, &str); 19] = [
+const FOLDERS: [(&str, Dtype, &str); 20] = [
     ("gpt2", Dtype::F32, "gpt2"),
+    ("gpt_neo", Dtype::F32, "gpt_neo"),
     ("gpt_neox", Dtype::F32, "gpt_neox"),
     ("gpt_neox_sequential", Dtype::F32, "gpt_neox"),
     ("llama", Dtype::F32, "llama"),

@@ -127,6 +127,10 @@ def families():
     yield "gpt_neox_sequential", tf.GPTNeoXConfig(
         **neox, use_parallel_residual=False, hidden_act="gelu_new", rope_parameters=rope(500.0, partial_rotary_factor=0.5)
     ), torch.float32, old_neox, None
+    yield "gpt_neo", tf.GPTNeoConfig(
+        vocab_size=VOCAB, hidden_size=16, intermediate_size=24, num_layers=4, num_heads=4, max_position_embeddings=16,
+        attention_types=[[["global", "local"], 2]], window_size=5, bos_token_id=0, eos_token_id=0, attn_implementation="eager",
+    ), torch.float32, None, None
     yield "stablelm", tf.StableLmConfig(
         **small(use_qkv_bias=True, num_attention_heads=2, num_key_value_heads=1, rope_parameters=rope(partial_rotary_factor=0.25))
     ), torch.float32, None, None

@@ -120,6 +120,7 @@ class Reading(unittest.TestCase):
             {},
             {"sliding_window": 3},
             {"sliding_window": 3, "global_every": 2},
+            {"sliding_window": 3, "global_every": 2, "global_first": True},
             {"rope": False, "slopes": [0.5, 0.25, 0.125, 0.0625]},
             {"rope": False, "waves": True},
             {"attention_softcap": 5.0, "logit_softcap": 3.0, "embedding_scale": 4.0},

@@ -61,8 +61,8 @@ class Block(nn.Module):
         self.wide = Linear(table, [at + name for name in wide], adapter, device)
         self.down = Linear(table, [at + down], adapter, device)
         ((self.mlp_kind, self.mlp_settings),) = config["mlp"].items()
-        every = config["global_every"]
-        sees_all = every is not None and (layer + 1) % every == 0
+        every, first = config["global_every"], config.get("global_first", False)
+        sees_all = every is not None and (layer + (not first)) % every == 0
         self.window = None if sees_all else config["sliding_window"]
 
     def forward(self, x: Tensor, rope: tuple[Tensor, Tensor] | None, mask: Mask, adapters: bool, texts: Texts | None = None) -> Tensor:

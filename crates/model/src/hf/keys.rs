@@ -7,11 +7,13 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 /// Dropout rates of transformers' training; logits do not depend on them.
-pub const DROPOUTS: [&str; 5] = [
+pub const DROPOUTS: [&str; 7] = [
     "attention_dropout",
     "attn_pdrop",
     "embd_pdrop",
+    "embed_dropout",
     "hidden_dropout",
+    "resid_dropout",
     "resid_pdrop",
 ];
 /// Keys that do not affect logits: bookkeeping, training, generation. transformers reads none of them in the classes of

@@ -400,6 +400,35 @@ fn models_unsupported_by_llama_cpp_are_rejected() {
     for config in &none {
         assert!(refused(config).contains("no architecture"), "{config:?}");
     }
+    // GPT-Neo, by its biases and by its windows.
+    for (config, named) in [
+        (
+            ModelConfig {
+                attention_bias: AttentionBias::Output,
+                ..gpt2(true)
+            },
+            "model.attention_bias: output",
+        ),
+        (
+            ModelConfig {
+                attention_bias: AttentionBias::Output,
+                ..llama()
+            },
+            "model.attention_bias: output",
+        ),
+        (
+            ModelConfig {
+                sliding_window: Some(6),
+                global_every: Some(2),
+                global_first: true,
+                ..gpt2(true)
+            },
+            "model.global_first",
+        ),
+    ] {
+        let error = refused(&config);
+        assert!(error.contains(named), "{error}");
+    }
     // A parallel residual in other architectures.
     for config in [llama(), gpt2(true), gemma2()] {
         let parallel = ModelConfig {

@@ -7,7 +7,7 @@ use crate::gguf::{NewTensor, TensorKind, Value};
 use crate::kernels::quant::{Kind, encode_rows};
 use crate::nn::position::scaling::Scaling;
 use crate::nn::position::{Rotation, ScalingConfig};
-use crate::nn::{Model, ModelConfig, ParamInfo};
+use crate::nn::{AttentionBias, Model, ModelConfig, ParamInfo};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -66,9 +66,14 @@ pub fn write(
     let (config, shape) = (model.config(), model.shape());
     check_head(config)?;
     let chosen = arch::of(config, shape).ok_or_else(|| {
-        let why = match config.parallel_residual {
-            true => " with model.parallel_residual, which only its gptneox has (RoPE, LayerNorm, GELU, as many key/value heads as query heads)",
-            false => "",
+        let why = if config.parallel_residual {
+            " with model.parallel_residual, which only its gptneox has (RoPE, LayerNorm, GELU, as many key/value heads as query heads)"
+        } else if config.attention_biases() == AttentionBias::Output {
+            " with model.attention_bias: output, as GPT-Neo has it"
+        } else if config.global_first {
+            " with model.global_first, as GPT-Neo has it"
+        } else {
+            ""
         };
         ModelFileError::Model(format!(
             "llama.cpp has no architecture for this model{why}: supported are GPT-2, GPT-NeoX, Llama, Qwen2, Qwen3, Gemma 2 and 3, Phi-3 and StableLM; --format safetensors writes any model"

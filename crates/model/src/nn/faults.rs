@@ -183,6 +183,12 @@ fn attention(config: &ModelConfig, faults: &mut Faults) {
         "global_every says which blocks are without a sliding window, and none is set",
         "say sliding_window, or leave global_every out",
     );
+    faults.want(
+        !config.global_first || config.global_every.is_some(),
+        &["global_first", "global_every"],
+        "global_first is about the blocks that global_every leaves without a sliding window, and none is set",
+        "say global_every, or leave global_first out",
+    );
 }
 
 fn residual(config: &ModelConfig, faults: &mut Faults) {

@@ -6,6 +6,7 @@ mod gemma;
 mod gemma2;
 mod gemma3;
 mod gpt2;
+mod gpt_neo;
 mod gpt_neox;
 mod llama;
 mod mistral;
@@ -83,6 +84,7 @@ pub trait Family: Sync {
 /// Every family; if several could write a model, the one that its config names does, else the first.
 pub const FAMILIES: &[&dyn Family] = &[
     &gpt2::Gpt2,
+    &gpt_neo::GptNeo,
     &gpt_neox::GptNeoX,
     &llama::Llama,
     &mistral::Mistral,
@@ -97,7 +99,7 @@ pub const FAMILIES: &[&dyn Family] = &[
 ];
 
 /// Families whose classes fuse or rename our matrices: their adapters name these matrices.
-pub const RENAMED: &[&dyn Family] = &[&phi3::Phi3, &gpt_neox::GptNeoX];
+pub const RENAMED: &[&dyn Family] = &[&phi3::Phi3, &gpt_neo::GptNeo, &gpt_neox::GptNeoX];
 
 /// The family of a `model_type`.
 ///
@@ -194,6 +196,7 @@ pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
     if c.sliding_window.is_none() || (0..c.n_layer).all(|layer| config.window(layer).is_some()) {
         c.global_every = None;
     }
+    c.global_first &= c.global_every.is_some();
     if let Some(moe) = &mut c.moe {
         let of_loss = crate::nn::MoeConfig::default();
         (moe.aux_loss_coef, moe.z_loss_coef) = (of_loss.aux_loss_coef, of_loss.z_loss_coef);

@@ -311,6 +311,33 @@ fn pythia_has_a_parallel_residual_and_rotates_a_quarter_of_each_head() {
     assert_eq!(model_type(&gpt2), None);
 }
 
+#[test]
+fn gpt_neo_has_windows_in_every_other_block_from_the_second_on() {
+    let theirs = oracle("gpt_neo");
+    let read = config::read(&theirs).unwrap();
+    let windows: Vec<_> = (0..4).map(|layer| read.window(layer)).collect();
+    assert_eq!(windows, [None, Some(5), None, Some(5)]);
+    assert_eq!(model_type(&read), Some("gpt_neo"));
+    // As GPT-2's in other respects, but with the usual scale.
+    let scaled = ModelConfig {
+        attention_scale: None,
+        ..read.clone()
+    };
+    assert_eq!(model_type(&scaled), None);
+    // The file names no kinds: 24 blocks in turns.
+    let mut large = theirs;
+    large["num_layers"] = json!(24);
+    for key in ["attention_types", "attention_layers", "window_size"] {
+        large.as_object_mut().unwrap().remove(key);
+    }
+    let large = config::read(&large).unwrap();
+    assert_eq!(
+        (large.window(0), large.window(23)),
+        (None, Some(256)),
+        "{large:?}"
+    );
+}
+
 /// Its config says nothing of the biases of its norms, and a quarter of each head turns where no key says otherwise.
 #[test]
 fn stablelm_has_biases_in_its_norms_alone() {
@@ -440,6 +467,25 @@ fn keys_that_change_the_computation_are_never_skipped() {
             "num_attention_heads is missing",
         ),
         ("phi3", "full_attn_mod", json!(2), "full_attn_mod"),
+        (
+            "gpt_neo",
+            "attention_types",
+            json!([[["global", "global", "local", "local"], 1]]),
+            "every n-th block",
+        ),
+        (
+            "gpt_neo",
+            "attention_types",
+            json!([[["global", "local"], 3]]),
+            "6 layers",
+        ),
+        ("gpt_neo", "attention_types", json!([[["all"], 4]]), "kind"),
+        (
+            "gpt_neo",
+            "attention_layers",
+            json!(["local", "local", "local", "local"]),
+            "attention_layers",
+        ),
         ("stablelm", "qk_layernorm", json!(true), "qk_layernorm"),
         (
             "stablelm",

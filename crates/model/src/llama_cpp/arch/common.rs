@@ -55,7 +55,8 @@ pub fn read_with(keys: Keys, seen: &Seen, norm: NormConfig) -> Result<ModelConfi
             _ if seen.has_mlp_bias => AttentionBias::None,
             (false, false) => AttentionBias::None,
             (true, false) => AttentionBias::Qkv,
-            (_, true) => AttentionBias::All,
+            (false, true) => AttentionBias::Output,
+            (true, true) => AttentionBias::All,
         },
         tie_embeddings: !seen.has_head,
         ..ModelConfig::default()

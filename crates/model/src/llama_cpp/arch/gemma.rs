@@ -64,6 +64,7 @@ fn is_gemma(config: &ModelConfig, shape: &ModelShape) -> bool {
     unit_offset
         && geglu
         && config.norm_placement == NormPlacement::Both
+        && !config.global_first
         && config.attention_biases() == AttentionBias::None
         && config.moe.is_none()
         && config.sliding_window.is_some()

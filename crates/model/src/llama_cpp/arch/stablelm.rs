@@ -34,7 +34,10 @@ impl Architecture for StableLm {
         };
         let own = norm.bias == Some(true)
             && common::is_plain(&but_norm)
-            && config.attention_biases() != AttentionBias::All
+            && matches!(
+                config.attention_biases(),
+                AttentionBias::None | AttentionBias::Qkv
+            )
             && !config.qk_norm
             && config.moe.is_none()
             && !common::has_factors(config)

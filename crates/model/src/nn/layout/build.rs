@@ -159,8 +159,8 @@ impl<'a> Builder<'a> {
         let norms = norms.map(|name| name.map(&at));
         let mlp = at("mlp");
         let biases = self.config.attention_biases();
-        let has_qkv_bias = biases != AttentionBias::None;
-        let has_out_bias = biases == AttentionBias::All;
+        let has_qkv_bias = matches!(biases, AttentionBias::Qkv | AttentionBias::All);
+        let has_out_bias = matches!(biases, AttentionBias::Output | AttentionBias::All);
         let [before1, after1, before2, after2] = norms;
         let (std, residual_std) = self.stds();
         BlockSpans {

@@ -55,6 +55,14 @@ pub(super) fn options() -> Vec<(&'static str, ModelConfig)> {
             "post layernorm",
             json!({"norm_placement": "post", "norm": {"layernorm": {}}, "bias": true}),
         ),
+        (
+            "neo",
+            json!({
+                "n_kv_head": 4, "position": {"learned": {}}, "norm": {"layernorm": {}}, "mlp": {"gelu": {}}, "bias": true,
+                "attention_bias": "output", "attention_scale": 1.0, "sliding_window": 3, "global_every": 2,
+                "global_first": true,
+            }),
+        ),
         ("norm bias", json!({"norm": {"layernorm": {"bias": true}}})),
         ("relu", json!({"mlp": {"relu": {}}})),
         ("silu", json!({"mlp": {"silu": {}}})),
