@@ -175,7 +175,9 @@ fn expanded(value: &Value) -> Option<Vec<&str>> {
         let kinds: Vec<&str> = kinds.map(Value::as_str).collect::<Option<_>>()?;
         let times = usize::try_from(item.get(1)?.as_u64()?).ok()?;
         let len = kinds.len().checked_mul(times)?;
-        if all.len() + len > MOST || kinds.iter().any(|kind| ![GLOBAL, LOCAL].contains(kind)) {
+        if len.saturating_add(all.len()) > MOST
+            || kinds.iter().any(|kind| ![GLOBAL, LOCAL].contains(kind))
+        {
             return None;
         }
         all.extend(kinds.repeat(times));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 const PATH: &str = "adapter.lora.targets";
 
-/// Linear layers as Llama's kin call them, and ours; then as GPT-NeoX does.
+/// Linear layers as Llama's kin call them, and ours; then as GPT-NeoX and GPT-Neo do.
 const LAYERS: &[(&str, &[&str])] = &[
     ("q_proj", &["query"]),
     ("k_proj", &["key"]),
@@ -17,6 +17,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("down_proj", &["down"]),
     ("query_key_value", &["query", "key", "value"]),
     ("dense", &["output"]),
+    ("out_proj", &["output"]),
     ("dense_h_to_4h", &["up"]),
     ("dense_4h_to_h", &["down"]),
 ];
