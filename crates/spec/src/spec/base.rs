@@ -474,6 +474,8 @@ impl Checking<'_> {
                 self.contradiction(path, &Value::Object(said.clone()), base)
             }
             _ if equal(said, base) => {}
+            // Newer settings are not written where they are off.
+            (Value::Bool(false), Value::Null) => {}
             _ => self.contradiction(path, said, base),
         }
     }
@@ -558,6 +560,25 @@ mod tests {
         for wrong in ["model.family=llama", "model.family=other"] {
             let error = family("phi3_whole", &[wrong]).unwrap_err().to_string();
             assert!(error.contains("does not compute this model"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_parallel_residual_is_the_base_models() {
+        let families = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/oracle/families/");
+        let parallel = |base: &str, said: &str| {
+            let mut words = vec![format!("train.from={families}{base}")];
+            words.extend((!said.is_empty()).then(|| format!("use_parallel_residual={said}")));
+            let loaded = load("smoke", &words, &SpecSources::default());
+            loaded.map(|loaded| loaded.spec.model.parallel_residual)
+        };
+        assert!(parallel("gpt_neox", "").unwrap());
+        assert!(parallel("gpt_neox", "true").unwrap());
+        assert!(!parallel("llama", "").unwrap());
+        assert!(!parallel("llama", "false").unwrap());
+        for (base, said) in [("gpt_neox", "false"), ("llama", "true")] {
+            let error = parallel(base, said).unwrap_err().to_string();
+            assert!(error.contains("model.parallel_residual"), "{error}");
         }
     }
 
