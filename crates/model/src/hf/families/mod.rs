@@ -84,8 +84,6 @@ pub trait Family: Sync {
 /// Every family; if several could write a model, the one that its config names does, else the first.
 pub const FAMILIES: &[&dyn Family] = &[
     &gpt2::Gpt2,
-    &gpt_neo::GptNeo,
-    &gpt_neox::GptNeoX,
     &llama::Llama,
     &mistral::Mistral,
     &qwen2::Qwen2,
@@ -93,6 +91,8 @@ pub const FAMILIES: &[&dyn Family] = &[
     &gemma2::Gemma2,
     &gemma3::Gemma3,
     &phi3::Phi3,
+    &gpt_neo::GptNeo,
+    &gpt_neox::GptNeoX,
     &mixtral::Mixtral,
     &qwen3_moe::Qwen3Moe,
     &stablelm::StableLm,
