@@ -123,6 +123,7 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("norm_eps", "model.norm.*.eps"),
     ("rms_norm_eps", "model.norm.*.eps"),
     ("layer_norm_epsilon", "model.norm.*.eps"),
+    ("layer_norm_eps", "model.norm.*.eps"),
     ("rope_theta", "model.position.rope.theta"),
     ("model_name_or_path", "train.from"),
     ("base_model", "train.from"),
