@@ -276,6 +276,8 @@ fn invalid_config_values_never_panic() {
     ];
     for family in [
         "gpt2",
+        "gpt_neo",
+        "gpt_neox",
         "llama3",
         "granite",
         "smollm3",
@@ -284,6 +286,7 @@ fn invalid_config_values_never_panic() {
         "phi3",
         "starcoder2",
         "qwen3_moe",
+        "stablelm",
     ] {
         let dir = sound(family);
         let path = dir.path().join(hf::CONFIG);

@@ -15,6 +15,9 @@ use std::path::{Path, PathBuf};
 /// Folder, dtype of the weights, and family.
 const FOLDERS: [(&str, Dtype, &str); 18] = [
     ("gpt2", Dtype::F32, "gpt2"),
+    ("gpt_neo", Dtype::F32, "gpt_neo"),
+    ("gpt_neox", Dtype::F32, "gpt_neox"),
+    ("gpt_neox_sequential", Dtype::F32, "gpt_neox"),
     ("llama", Dtype::F32, "llama"),
     ("llama3", Dtype::Bf16, "llama"),
     ("llama_linear", Dtype::F32, "llama"),
@@ -36,6 +39,7 @@ const FOLDERS: [(&str, Dtype, &str); 18] = [
     ("starcoder2", Dtype::F32, "starcoder2"),
     ("mixtral", Dtype::F32, "mixtral"),
     ("qwen3_moe", Dtype::F32, "qwen3_moe"),
+    ("stablelm", Dtype::F32, "stablelm"),
 ];
 
 fn folder(name: &str) -> PathBuf {

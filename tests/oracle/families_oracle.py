@@ -143,6 +143,34 @@ def families():
     ), torch.float32, None, None
 
 
+    # A parallel residual and a sequential one; the second as transformers 4 wrote it, with another share of a head rotated.
+    neox = dict(
+        vocab_size=VOCAB, hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=3,
+        max_position_embeddings=32, bos_token_id=0, eos_token_id=0, attn_implementation="eager",
+    )
+    yield "gpt_neox", tf.GPTNeoXConfig(**neox, rope_parameters=rope(partial_rotary_factor=0.25)), torch.float32, None, None
+    yield "gpt_neox_sequential", tf.GPTNeoXConfig(
+        **neox, use_parallel_residual=False, hidden_act="gelu_new", rope_parameters=rope(500.0, partial_rotary_factor=0.5)
+    ), torch.float32, old_neox, None
+    yield "gpt_neo", tf.GPTNeoConfig(
+        vocab_size=VOCAB, hidden_size=16, intermediate_size=24, num_layers=4, num_heads=4, max_position_embeddings=16,
+        attention_types=[[["global", "local"], 2]], window_size=5, bos_token_id=0, eos_token_id=0, attn_implementation="eager",
+    ), torch.float32, None, None
+    yield "stablelm", tf.StableLmConfig(
+        **small(use_qkv_bias=True, num_attention_heads=2, num_key_value_heads=1, rope_parameters=rope(partial_rotary_factor=0.25))
+    ), torch.float32, None, None
+
+
+def old_neox(config):
+    parameters = config.pop("rope_parameters")
+    config["rotary_emb_base"] = parameters["rope_theta"]
+    config["rotary_pct"] = parameters["partial_rotary_factor"]
+    config["torch_dtype"] = config.pop("dtype", "float32")
+    config["transformers_version"] = "4.24.0"
+    for key in ("attention_bias", "classifier_dropout", "rope_scaling"):
+        config.pop(key, None)
+
+
 def randomize(model, seed):
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():

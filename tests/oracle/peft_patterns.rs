@@ -1,23 +1,26 @@
-//! PEFT adapters with ranks and alphas of single modules, and those of Phi-3, which fuses several of our matrices into one:
-//! against PEFT's logits, gradients and merged logits, written back unchanged, and joined for PEFT.
+//! PEFT adapters with ranks and alphas of single modules, and those of Phi-3 and GPT-NeoX, which fuse several of our matrices
+//! into one: against PEFT's logits, gradients and merged logits, written back unchanged, and joined for PEFT.
 //! `tests/oracle/peft_patterns_oracle.py` made the folders and the fixture, and loads joined adapters with PEFT.
 
 use super::{compare, mean_loss, tensors_of};
 use candle_core::{Device, Tensor};
 use llmtui::hf::{self, Dtype, Peft};
-use llmtui::nn::{Model, TokenBatch};
+use llmtui::nn::adapter::{Lora, Targets, Whole};
+use llmtui::nn::{AdapterConfig, Model, TokenBatch};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 /// Adapters in PEFT's form, with their bases.
-const CASES: [(&str, &str); 6] = [
+const CASES: [(&str, &str); 8] = [
     ("patterns", "llama"),
     ("patterns_rslora", "llama"),
     ("patterns_dora", "llama"),
     ("layers", "llama"),
     ("joined", "phi3"),
     ("joined_rsdora", "phi3"),
+    ("neox", "gpt_neox"),
+    ("neox_rsdora", "gpt_neox"),
 ];
 /// Adapters in llmtui's form for a Phi-3.
 const SPLIT: [&str; 3] = ["split", "split_patterns", "split_rsdora"];
@@ -74,6 +77,9 @@ fn joined_gradient(ours: &BTreeMap<String, Vec<f32>>, name: &str) -> Vec<f32> {
     if let Some(grad) = ours.get(name) {
         return grad.clone();
     }
+    if name.contains("gpt_neox") {
+        return neox_gradient(ours, name);
+    }
     let (whole, parts) = JOINED.iter().find(|(w, _)| name.contains(w)).unwrap();
     let parts = parts.iter().map(|part| &ours[&name.replace(whole, part)]);
     match name.contains("lora_A") {
@@ -83,6 +89,33 @@ fn joined_gradient(ours: &BTreeMap<String, Vec<f32>>, name: &str) -> Vec<f32> {
             .reduce(|sum, part| sum.iter().zip(part).map(|(a, b)| a + b).collect())
             .unwrap(),
     }
+}
+
+/// The same of GPT-NeoX, whose rows are (head, q | k | v, head_dim), here with two heads.
+fn neox_gradient(ours: &BTreeMap<String, Vec<f32>>, name: &str) -> Vec<f32> {
+    let own = [
+        ("gpt_neox.embed_in", "model.embed_tokens"),
+        ("gpt_neox.layers", "model.layers"),
+        ("attention.dense", "self_attn.o_proj"),
+        ("dense_h_to_4h", "up_proj"),
+        ("dense_4h_to_h", "down_proj"),
+    ];
+    let own = own
+        .iter()
+        .fold(name.to_string(), |name, (a, b)| name.replace(a, b));
+    if let Some(grad) = ours.get(&own) {
+        return grad.clone();
+    }
+    let part = |part| &ours[&own.replace("attention.query_key_value", part)];
+    let parts = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"].map(part);
+    if name.contains("lora_A") {
+        let sum = |at| parts.iter().map(|part: &&Vec<f32>| part[at]).sum();
+        return (0..parts[0].len()).map(sum).collect();
+    }
+    let half = parts[0].len() / 2;
+    let heads = [0..half, half..2 * half].into_iter();
+    let rows = heads.flat_map(|head| parts.map(|part| part[head.clone()].to_vec()));
+    rows.flatten().collect()
 }
 
 /// A folder like a checkpoint's: the adapter in llmtui's form, next to the base's config.json.
@@ -247,6 +280,50 @@ fn phi_adapters_are_joined_for_peft_and_split_again() {
         assert_eq!(back.adapter(), model.adapter(), "{case}");
         let weights = |m: &Model| m.params().read_weights(<[f32]>::to_vec).unwrap();
         assert!(weights(&back) == weights(&model), "{case}");
+    }
+}
+
+/// As trained here: queries, keys and values have adapters of their own beside a GPT-NeoX.
+#[test]
+fn adapters_of_neox_are_joined_head_by_head_and_split_again() {
+    let (_, tensors) = tensors_of("peft_patterns/peft_patterns");
+    let inputs: Vec<u32> = flat(&tensors["tokens"]);
+    for targets in [Targets::All, Targets::Minimal] {
+        let mut model = hf::load(&folder("gpt_neox")).unwrap();
+        let lora = Lora {
+            rank: 2,
+            targets,
+            modules_to_save: vec![Whole::Embeddings],
+            ..Lora::default()
+        };
+        model.adapt(&AdapterConfig::Lora(lora)).unwrap();
+        model.init_adapters(9).unwrap();
+        let infos = model.params().trainable().cloned().collect::<Vec<_>>();
+        let fill = |weights: &mut [f32]| {
+            for info in &infos {
+                for (i, w) in weights[info.offset..][..info.len].iter_mut().enumerate() {
+                    *w += 0.1 * ((info.offset + i) as f32).sin();
+                }
+            }
+        };
+        model.params_mut().write_weights(fill).unwrap();
+        let kept = checkpoint(&model, "gpt_neox");
+        let out = exported(kept.path());
+        let theirs = tensors_in(out.path());
+        let at = "base_model.model.gpt_neox.layers.0.attention.query_key_value";
+        let rank = if targets == Targets::All { 6 } else { 4 };
+        assert_eq!(theirs[&format!("{at}.lora_A.weight")].dims(), [rank, 16]);
+        assert_eq!(theirs[&format!("{at}.lora_B.weight")].dims(), [48, rank]);
+        let own = "base_model.model.gpt_neox.embed_in.weight";
+        assert!(theirs.contains_key(own));
+        let config = json_in(out.path());
+        assert_eq!(config["modules_to_save"], json!(["embed_in"]));
+        let mut back = attached(out.path(), "gpt_neox");
+        assert_eq!(back.adapter(), model.adapter());
+        let weights = |m: &Model| m.params().read_weights(<[f32]>::to_vec).unwrap();
+        assert!(weights(&back) == weights(&model));
+        let before = logits(&mut model, &inputs);
+        assert_eq!(logits(&mut back, &inputs), before);
     }
 }
 

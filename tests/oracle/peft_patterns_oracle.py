@@ -1,10 +1,11 @@
 """Adapters of PEFT with ranks and alphas of single modules, and adapters of Phi-3, whose class keeps queries, keys and values
-in one matrix and gate and up in another, for tests/oracle/peft_patterns.rs to compare with.
+in one matrix and gate and up in another, and of GPT-NeoX, whose one matrix has them head by head, for
+tests/oracle/peft_patterns.rs to compare with.
 
     python -m venv /tmp/oracle && /tmp/oracle/bin/pip install torch==2.15.0 transformers==5.24.0 peft==0.21.2 safetensors
     /tmp/oracle/bin/python tests/oracle/peft_patterns_oracle.py
 
-Writes tests/oracle/peft_patterns: `llama` and `phi3` are the bases, every other folder is an adapter, and
+Writes tests/oracle/peft_patterns: `llama`, `phi3` and `gpt_neox` are the bases, every other folder is an adapter, and
 `peft_patterns.safetensors` holds logits, merged logits and, as CASE/grad.NAME, gradients of the mean negative log-likelihood of
 `targets`. Adapters whose names begin with `split` are PEFT's on a Llama that computes what `phi3` does, with its matrices cut
 in three and in two: what llmtui has beside a Phi-3. Everything is f32 on one thread, dropout is off, factors and magnitudes are
@@ -13,7 +14,7 @@ away from where they start.
     cargo run -- export FOLDER --format peft --to DIR/CASE      # FOLDER: the files of `phi3` and of one adapter together
     /tmp/oracle/bin/python tests/oracle/peft_patterns_oracle.py --joined DIR
 
-loads each DIR/CASE on `phi3` with PEFT and prints the largest difference of its logits from those of CASE: the way back.
+loads each DIR/CASE on its base with PEFT and prints the largest difference of its logits from those of CASE: the way back.
 """
 
 import pathlib
@@ -22,7 +23,9 @@ import sys
 import torch
 from peft import PeftModel
 from safetensors.torch import load_file
-from transformers import LlamaConfig, LlamaForCausalLM, Phi3Config, Phi3ForCausalLM
+from transformers import (
+    AutoModelForCausalLM, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM, Phi3Config, Phi3ForCausalLM,
+)
 
 from peft_oracle import LLAMA, T, VOCAB, fixtures
 
@@ -34,6 +37,7 @@ SIZES = dict(
     num_key_value_heads=KV, max_position_embeddings=T, tie_word_embeddings=False, initializer_range=0.15, rms_norm_eps=1e-5,
     bos_token_id=None, eos_token_id=None, pad_token_id=None)
 PHI3 = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]
+NEOX = ["query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"]
 # The first that matches counts. PEFT writes them in the order of the alphabet, and counts in that order when it reads them.
 RANKS = {r"(layers\.1\.mlp\.(up|down)_proj)": 1, "(q_proj)": 5, "[a-z_]+_proj": 2}
 ALPHAS = {"self_attn.v_proj": 3, "^model.layers.0.mlp.*": 7}
@@ -53,6 +57,10 @@ CASES = {
     "split_patterns": ("twin", dict(r=2, lora_alpha=6, target_modules=["q_proj", "v_proj", "up_proj", "o_proj"],
                                     rank_pattern={"v_proj": 3}, alpha_pattern={"v_proj": 5, "o_proj": 1})),
     "split_rsdora": ("twin", dict(r=3, lora_alpha=6, target_modules=LLAMA, use_rslora=True, use_dora=True)),
+    "neox": ("gpt_neox", dict(r=3, lora_alpha=6, target_modules=NEOX, rank_pattern={"query_key_value": 5},
+                              alpha_pattern={"dense_4h_to_h": 4})),
+    "neox_rsdora": ("gpt_neox", dict(r=3, lora_alpha=6, target_modules=["query_key_value", "dense"], use_rslora=True,
+                                     use_dora=True, modules_to_save=["embed_in", "lm_head"])),
 }
 
 
@@ -60,8 +68,21 @@ def base(name):
     torch.manual_seed(3)
     if name == "llama":
         return LlamaForCausalLM(LlamaConfig(**SIZES)).eval()
+    if name == "gpt_neox":
+        return neox()
     phi3 = Phi3ForCausalLM(Phi3Config(**SIZES, original_max_position_embeddings=T)).eval()
     return phi3 if name == "phi3" else twin(phi3)
+
+
+def neox():
+    model = GPTNeoXForCausalLM(GPTNeoXConfig(
+        vocab_size=VOCAB, hidden_size=WIDTH, intermediate_size=FF, num_hidden_layers=2, num_attention_heads=HEADS,
+        max_position_embeddings=T, initializer_range=0.15, bos_token_id=None, eos_token_id=None, pad_token_id=None))
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            if name.endswith("bias"):
+                value += 0.1 * torch.randn_like(value)
+    return model.eval()
 
 
 def twin(phi3):
@@ -86,7 +107,8 @@ def twin(phi3):
 def joined(folder):
     numbers = load_file(HERE / "peft_patterns.safetensors")
     for adapter in sorted(pathlib.Path(folder).iterdir()):
-        model = PeftModel.from_pretrained(Phi3ForCausalLM.from_pretrained(HERE / "phi3"), adapter).eval()
+        base = "gpt_neox" if adapter.name.startswith("neox") else "phi3"
+        model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(HERE / base), adapter).eval()
         with torch.no_grad():
             off = model(numbers["tokens"].long()).logits - numbers[f"{adapter.name}/logits"]
             plain = model.unload()(numbers["tokens"].long()).logits - numbers[f"{adapter.name}/logits"]
@@ -94,4 +116,4 @@ def joined(folder):
 
 
 if __name__ == "__main__":
-    joined(*sys.argv[2:]) if sys.argv[1:2] == ["--joined"] else fixtures(HERE, ("llama", "phi3"), base, CASES)
+    joined(*sys.argv[2:]) if sys.argv[1:2] == ["--joined"] else fixtures(HERE, ("llama", "phi3", "gpt_neox"), base, CASES)

@@ -29,7 +29,10 @@ fn every_alias_works_on_the_command_line_and_in_a_file() {
             "model.d_model" => "256",
             "model.attention_type" => "mha",
             "model.attention_bias" => "qkv",
-            "model.qk_norm" | "model.moe.norm_topk" | "train.resize_vocab" => "true",
+            "model.qk_norm"
+            | "model.parallel_residual"
+            | "model.moe.norm_topk"
+            | "train.resize_vocab" => "true",
             "model.dropout" | "adapter.lora.dropout" => "0.5",
             "model.moe.top_k" => "1",
             "model.moe.every" | "model.position.rope.nope_every" => "2",

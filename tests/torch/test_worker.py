@@ -25,7 +25,9 @@ from llmtui_worker.meeting import Meeting
 try:
     import test_launches as launches
     import torch
+    from llmtui_worker.attention import Mask
     from llmtui_worker.decoder import Decoder
+    from llmtui_worker.layers import activate
     from llmtui_worker.texts import Texts
     from llmtui_worker.trainer import Rank
     from torch import Tensor
@@ -121,9 +123,11 @@ class Reading(unittest.TestCase):
             {"sliding_window": 3, "global_every": 2},
             {"position": {"rope": {"nope_every": 2}}},
             {"position": {"rope": {"nope_every": 2}}, "sliding_window": 3, "global_every": 2},
+            {"sliding_window": 3, "global_every": 2, "global_first": True},
             {"rope": False, "slopes": [0.5, 0.25, 0.125, 0.0625]},
             {"rope": False, "waves": True},
             {"attention_softcap": 5.0, "logit_softcap": 3.0, "embedding_scale": 4.0},
+            {"parallel_residual": True},
             # Granite's.
             {"attention_scale": 0.3, "embedding_scale": 6.0, "residual_scale": 0.22, "logit_scale": 0.625},
             {"residual_scale": 0.5, "logit_scale": 1.7, "logit_softcap": 3.0},
@@ -157,6 +161,21 @@ class Reading(unittest.TestCase):
                 self.assertLess((found[0] - self.whole(decoder, [7, 2])).abs().max().item(), 2e-6)
                 # The bound sees a mistake: a text that is one token short.
                 self.assertGreater((found[0] - self.whole(decoder, [2])).abs().max().item(), 1e-3)
+
+    def test_a_parallel_residual_is_the_stream_and_what_both_read_of_it(self) -> None:
+        x, at = torch.randn(1, 5, WIDTH), torch.arange(5)[None]
+        decoder = self.decoder(parallel_residual=True)
+        block, rope = decoder.blocks[0], decoder._rope(at, 5)[0]
+        mask = Mask(None)
+        with torch.no_grad():
+            found = block(x, rope, mask, True)
+            attended = block._attend(block.before1(x), rope, mask, True, None)
+            wide = activate(block.mlp_kind, block.mlp_settings, block.wide(block.before2(x), True))
+            apart = (found - (x + attended + block.down(wide, True))).abs().max().item()
+        self.assertLess(apart, 1e-5)
+        sequential = self.decoder()
+        with torch.no_grad():
+            self.assertGreater((found - sequential.blocks[0](x, rope, mask, True)).abs().max().item(), 1e-2)
 
     def test_a_temperature_divides_logits(self) -> None:
         decoder = self.decoder(logit_softcap=3.0)

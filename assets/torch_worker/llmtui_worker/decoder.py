@@ -25,6 +25,8 @@ class Block(nn.Module):
         self.config, self.shape, self.layer = config, shape, layer
         # What sub-layers add to the residual stream is multiplied by it.
         self.residual_scale: float | None = config.get("residual_scale")
+        # Absent in specs without it.
+        self.parallel = config.get("parallel_residual", False)
         gpt2 = table.has(f"transformer.h.{layer}.attn.c_attn.weight")
         at = f"transformer.h.{layer}." if gpt2 else f"model.layers.{layer}."
         adapter = model["adapter"]
@@ -61,17 +63,18 @@ class Block(nn.Module):
         self.wide = Linear(table, [at + name for name in wide], adapter, device)
         self.down = Linear(table, [at + down], adapter, device)
         ((self.mlp_kind, self.mlp_settings),) = config["mlp"].items()
-        every = config["global_every"]
-        sees_all = every is not None and (layer + 1) % every == 0
+        every, first = config["global_every"], config.get("global_first", False)
+        sees_all = every is not None and (layer + (not first)) % every == 0
         self.window = None if sees_all else config["sliding_window"]
         nope = config["position"].get("rope", {}).get("nope_every")
         self.rotates = nope is None or (layer + 1) % nope != 0
 
     def forward(self, x: Tensor, rope: tuple[Tensor, Tensor] | None, mask: Mask, adapters: bool, texts: Texts | None = None) -> Tensor:
-        x = self._join(x, self._attend(self._norm(self.before1, x), rope, mask, adapters, texts), self.after1)
-        h = self._norm(self.before2, x)
+        after = self._join(x, self._attend(self._norm(self.before1, x), rope, mask, adapters, texts), self.after1)
+        # With a parallel residual both read the stream before attention (arXiv 2204.06745).
+        h = self._norm(self.before2, x if self.parallel else after)
         h = self.down(activate(self.mlp_kind, self.mlp_settings, self.wide(h, adapters)), adapters)
-        return self._join(x, h, self.after2)
+        return self._join(after, h, self.after2)
 
     @staticmethod
     def _norm(norm: Norm | None, x: Tensor) -> Tensor:

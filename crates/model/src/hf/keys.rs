@@ -12,7 +12,9 @@ pub const DROPOUTS: [&str; 7] = [
     "attn_pdrop",
     "embd_pdrop",
     "embedding_dropout",
+    "embed_dropout",
     "hidden_dropout",
+    "resid_dropout",
     "resid_pdrop",
     "residual_dropout",
 ];

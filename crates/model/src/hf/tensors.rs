@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Name prefix in files of a full model, absent in those of a bare trunk (the original GPT-2).
-const TRUNKS: [&str; 2] = ["transformer.", "model."];
-/// The output head's name, the same in every family.
-const HEAD: &str = "lm_head.weight";
+const TRUNKS: [&str; 3] = ["transformer.", "model.", "gpt_neox."];
+/// The output head's names: that of most families first, then GPT-NeoX's.
+const HEADS: [&str; 2] = ["lm_head.weight", "embed_out.weight"];
 
 /// Where a tensor's values are in the flat weights.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +70,22 @@ impl DiskTensor {
                 *rows += more;
             }
         }
+    }
+
+    /// The same with the rows of its parts, which have equally many, in turns: of each of `groups` groups the rows of the first part,
+    /// then those of the second, …
+    #[must_use]
+    pub fn interleaved(mut self, groups: usize) -> DiskTensor {
+        if let Values::Own(parts) = &self.values {
+            let piece = |part: &Range<usize>, group: usize| {
+                let len = part.len() / groups;
+                let start = part.start + group * len;
+                start..start + len
+            };
+            let in_turns = (0..groups).flat_map(|g| parts.iter().map(move |part| piece(part, g)));
+            self.values = Values::Own(in_turns.collect());
+        }
+        self
     }
 
     pub fn len(&self) -> usize {
@@ -176,9 +192,10 @@ impl<'a> Reading<'a> {
         }
         let mut known: BTreeSet<&str> = found.iter().map(|(_, name, _)| name.as_str()).collect();
         known.extend(file.names().filter(|name| ignored(name)));
-        let reading_head = found.iter().any(|(tensor, ..)| tensor.name == HEAD);
+        let is_head = |name: &str| HEADS.contains(&name);
+        let reading_head = found.iter().any(|(tensor, ..)| is_head(&tensor.name));
         if !reading_head {
-            known.extend(file.names().filter(|name| *name == HEAD));
+            known.extend(file.names().filter(|name| is_head(name)));
         }
         file.reject_unknown(&known)?;
         drop(known);
@@ -219,26 +236,28 @@ impl<'a> Reading<'a> {
 
     /// If the config says the head is tied, a head in the file must equal the embedding.
     fn tied_head_is_the_embedding(&self) -> Result<(), TensorFileError> {
-        let (Some((_, name, shape)), Some(head)) = (self.found.first(), self.file.shape(HEAD))
-        else {
+        let Some((_, name, shape)) = self.found.first() else {
             return Ok(());
         };
-        let same = head == shape && {
-            let head = self.file.read(HEAD, shape)?;
-            let embedding = self.file.read(name, shape)?;
-            head.iter()
-                .map(|x| x.to_bits())
-                .eq(embedding.iter().map(|x| x.to_bits()))
-        };
-        if same {
-            return Ok(());
+        let heads = HEADS.into_iter().filter(|head| self.file.contains(head));
+        for head in heads {
+            let same = self.file.shape(head) == Some(shape) && {
+                let own = self.file.read(head, shape)?;
+                let embedding = self.file.read(name, shape)?;
+                own.iter()
+                    .map(|x| x.to_bits())
+                    .eq(embedding.iter().map(|x| x.to_bits()))
+            };
+            if !same {
+                return Err(TensorFileError::Mismatch {
+                    path: self.file.path().into(),
+                    tensor: head.into(),
+                    found: format!("other values than `{name}`"),
+                    expected: "the same values, because config.json has tie_word_embeddings: true; set it to false if the head is separate".into(),
+                });
+            }
         }
-        Err(TensorFileError::Mismatch {
-            path: self.file.path().into(),
-            tensor: HEAD.into(),
-            found: format!("other values than `{name}`"),
-            expected: "the same values, because config.json has tie_word_embeddings: true; set it to false if the head is separate".into(),
-        })
+        Ok(())
     }
 }
 
@@ -375,14 +394,17 @@ mod tests {
             0,
         ))];
         let name = "model.embed_tokens.weight";
-        let same = file(dir.path(), &[(name, &[2, 1], &e), (HEAD, &[2, 1], &e)]);
+        let same = file(dir.path(), &[(name, &[2, 1], &e), (HEADS[0], &[2, 1], &e)]);
         assert_eq!(read(&same, &tensors, 2).unwrap(), e);
-        let differs = file(dir.path(), &[(name, &[2, 1], &e), (HEAD, &[2, 1], &other)]);
+        let differs = file(
+            dir.path(),
+            &[(name, &[2, 1], &e), (HEADS[0], &[2, 1], &other)],
+        );
         let error = read(&differs, &tensors, 2).unwrap_err();
         assert!(error.contains("tie_word_embeddings"), "{error}");
         let zero = DiskTensor {
             values: Values::Zeros,
-            ..DiskTensor::own(&info(HEAD, &[2, 1], 0))
+            ..DiskTensor::own(&info(HEADS[0], &[2, 1], 0))
         };
         let error = read(&differs, &[tensors[0].clone(), zero], 2).unwrap_err();
         assert!(error.contains("not zero"), "{error}");

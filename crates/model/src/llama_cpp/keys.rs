@@ -57,6 +57,18 @@ impl Keys<'_> {
         self.number_if(key)?.ok_or_else(missing)
     }
 
+    /// A required boolean.
+    ///
+    /// # Errors
+    /// It is missing or has another type.
+    pub fn flag(&self, key: &str) -> Result<bool, String> {
+        match self.get(key) {
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(_) => Err(format!("{} is not true or false", self.name(key))),
+            None => Err(format!("{} is missing", self.name(key))),
+        }
+    }
+
     /// A boolean per block, if the key is such a list.
     pub fn flags_if(&self, key: &str) -> Option<&[bool]> {
         match self.get(key)? {

@@ -83,7 +83,7 @@ pub(super) fn place(
             "self_attn.k_proj" => Some(("attn_qkv", q, q + 2 * kv)),
             "self_attn.v_proj" => Some(("attn_qkv", q + kv, q + 2 * kv)),
             "mlp.gate_proj" => Some(("ffn_up", 0, 2 * shape.d_ff)),
-            "mlp.up_proj" => Some(("ffn_up", shape.d_ff, 2 * shape.d_ff)),
+            "mlp.up_proj" if config.mlp.gated() => Some(("ffn_up", shape.d_ff, 2 * shape.d_ff)),
             _ => None,
         };
         if let Some((name, first, rows)) = fused {

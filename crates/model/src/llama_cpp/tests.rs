@@ -132,6 +132,32 @@ fn smollm3(n: usize) -> ModelConfig {
     }
 }
 
+/// With a parallel residual, or without.
+fn neox(parallel_residual: bool) -> ModelConfig {
+    let rope = with_rope(|rope| {
+        rope.fraction = 0.25;
+        rope.theta = 5000.0;
+    });
+    ModelConfig {
+        position: rope.position,
+        parallel_residual,
+        ..gpt2(true)
+    }
+}
+
+/// With LayerNorms whose biases are the only ones, or with those of queries, keys and values.
+fn stablelm(attention_bias: AttentionBias) -> ModelConfig {
+    let mut norm = NormConfig::LayerNorm(Default::default());
+    if let NormConfig::LayerNorm(norm) = &mut norm {
+        norm.bias = Some(true);
+    }
+    ModelConfig {
+        norm,
+        attention_bias,
+        ..with_rope(|rope| rope.fraction = 0.25)
+    }
+}
+
 /// (architecture, model), for everything that this program supports.
 fn models() -> Vec<(&'static str, ModelConfig)> {
     let all = vec![
@@ -222,6 +248,30 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
         ("gemma3", gemma3()),
         ("gpt2", gpt2(true)),
         ("gpt2", gpt2(false)),
+        ("stablelm", stablelm(AttentionBias::None)),
+        (
+            "stablelm",
+            ModelConfig {
+                tie_embeddings: false,
+                ..stablelm(AttentionBias::Qkv)
+            },
+        ),
+        ("gptneox", neox(true)),
+        (
+            "gptneox",
+            ModelConfig {
+                tie_embeddings: false,
+                attention_scale: Some(0.2),
+                ..neox(false)
+            },
+        ),
+        (
+            "gptneox",
+            ModelConfig {
+                bias: false,
+                ..neox(true)
+            },
+        ),
     ];
     let computed = |config: &ModelConfig| config.faults().is_empty();
     all.into_iter().filter(|(_, c)| computed(c)).collect()
@@ -269,7 +319,7 @@ fn off(a: &[f32], b: &[f32]) -> f64 {
 #[test]
 fn every_architecture_round_trips_with_the_same_logits() {
     let models = models();
-    assert_eq!(models.len(), 16);
+    assert_eq!(models.len(), 28);
     for (name, config) in models {
         let mut model = random(&config);
         let expected = logits(&mut model);
@@ -426,6 +476,45 @@ fn models_unsupported_by_llama_cpp_are_rejected() {
     ] {
         let error = refused(&config);
         assert!(error.contains(setting), "{error}");
+    }
+    // GPT-Neo, by its biases and by its windows.
+    for (config, named) in [
+        (
+            ModelConfig {
+                attention_bias: AttentionBias::Output,
+                ..gpt2(true)
+            },
+            "model.attention_bias: output",
+        ),
+        (
+            ModelConfig {
+                attention_bias: AttentionBias::Output,
+                ..llama()
+            },
+            "model.attention_bias: output",
+        ),
+        (
+            ModelConfig {
+                sliding_window: Some(6),
+                global_every: Some(2),
+                global_first: true,
+                ..gpt2(true)
+            },
+            "model.global_first",
+        ),
+    ] {
+        let error = refused(&config);
+        assert!(error.contains(named), "{error}");
+    }
+    // A parallel residual in other architectures.
+    for config in [llama(), gpt2(true), gemma2()] {
+        let parallel = ModelConfig {
+            norm_placement: NormPlacement::Pre,
+            parallel_residual: true,
+            ..config
+        };
+        let error = refused(&parallel);
+        assert!(error.contains("model.parallel_residual"), "{error}");
     }
     let model = random(&llama());
     let error = write(&model, Kind::Q3K, "", &[], &mut Vec::new()).unwrap_err();

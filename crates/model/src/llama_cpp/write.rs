@@ -7,7 +7,7 @@ use crate::gguf::{NewTensor, TensorKind, Value};
 use crate::kernels::quant::{Kind, encode_rows};
 use crate::nn::position::scaling::Scaling;
 use crate::nn::position::{Rotation, ScalingConfig};
-use crate::nn::{Model, ModelConfig, ParamInfo};
+use crate::nn::{AttentionBias, Model, ModelConfig, ParamInfo};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -58,7 +58,7 @@ fn no_architecture(config: &ModelConfig, shape: &ModelShape) -> ModelFileError {
         format!(", as none of those with its other settings has {setting}")
     });
     ModelFileError::Model(format!(
-        "llama.cpp has no architecture for this model{nope}{because}: supported are GPT-2, Llama, Granite, SmolLM3, Qwen2, Qwen3, Gemma, Phi-3 and StarCoder2; --format safetensors writes any model"
+        "llama.cpp has no architecture for this model{nope}{because}: supported are GPT-2, GPT-NeoX, Llama, Granite, SmolLM3, Qwen2, Qwen3, Gemma, Phi-3, StableLM and StarCoder2; --format safetensors writes any model"
     ))
 }
 
@@ -187,6 +187,25 @@ fn parts<'a>(
     for part in &mut parts {
         part.made_of
             .sort_by_key(|(_, place)| (place.expert, place.first));
+    }
+    if chosen.architecture.needs_head() && config.ties_head() {
+        let table = parts
+            .iter()
+            .find(|part| part.tensor.name == "token_embd.weight");
+        let copy = table.map(|table| {
+            Ok::<_, ModelFileError>(Part {
+                tensor: new_tensor(
+                    "output.weight".into(),
+                    table.tensor.dims.clone(),
+                    table.kind,
+                )?,
+                kind: table.kind,
+                made_of: table.made_of.clone(),
+                values: None,
+                query_factor: table.query_factor,
+            })
+        });
+        parts.extend(copy.transpose()?);
     }
     let added = match chosen.architecture.needs_biases() {
         true => zero_biases(&parts, &at)?,

@@ -142,8 +142,13 @@ impl Decoder<'_> {
             let h = self.norm(block.norm1.as_ref(), &x)?;
             let mixed = self.attention((layer, block), &h, (past, first), &rotations)?;
             let place = Place::Attention(layer);
-            x = self.joined(&x, mixed, block.norm1_after.as_ref(), place)?;
-            let h = self.norm(block.norm2.as_ref(), &x)?;
+            let after = self.joined(&x, mixed, block.norm1_after.as_ref(), place)?;
+            let read = if self.config.parallel_residual {
+                &x
+            } else {
+                &after
+            };
+            let h = self.norm(block.norm2.as_ref(), read)?;
             let mixed = match &block.mlp {
                 MlpSpans::One(spans) => self.feed_forward(spans, &h)?,
                 MlpSpans::Many(spans) => {
@@ -155,7 +160,8 @@ impl Decoder<'_> {
                     y
                 }
             };
-            x = self.joined(&x, mixed, block.norm2_after.as_ref(), Place::Mlp(layer))?;
+            let place = Place::Mlp(layer);
+            x = self.joined(&after, mixed, block.norm2_after.as_ref(), place)?;
         }
         Ok((self.norm(self.layout.norm.as_ref(), &x)?, balance))
     }

@@ -55,6 +55,10 @@ pub struct ModelConfig {
     /// With a sliding window: every n-th block has none (Gemma 2: 2, Gemma 3: 6). Default: all blocks have the window.
     #[schemars(range(min = 1, max = 1000))]
     pub global_every: Option<usize>,
+    /// Of every `global_every` blocks the first has no window, in place of the last (GPT-Neo).
+    #[serde(skip_serializing_if = "is_false")]
+    #[schemars(extend("default" = false))]
+    pub global_first: bool,
     /// Normalize queries and keys per head, each with a gain of head_dim, before RoPE (Qwen3).
     pub qk_norm: bool,
     /// Scale of the attention scores. Default: 1 / √head_dim.
@@ -81,6 +85,12 @@ pub struct ModelConfig {
     pub norm: NormConfig,
     /// Where a block normalizes.
     pub norm_placement: NormPlacement,
+    /// Attention and the feed-forward block read the same residual stream x and are added to it together: x +
+    /// attention(norm1(x)) + mlp(norm2(x)) (GPT-NeoX, Black et al. 2022). Default: the feed-forward block reads it after
+    /// attention.
+    #[serde(skip_serializing_if = "is_false")]
+    #[schemars(extend("default" = false))]
+    pub parallel_residual: bool,
     /// The feed-forward block.
     pub mlp: MlpConfig,
     /// Many feed-forward blocks, of which each token passes a few. Default: one block for all.
@@ -91,7 +101,7 @@ pub struct ModelConfig {
     pub dropout: f64,
     /// Bias vectors in all linear layers and layer norms.
     pub bias: bool,
-    /// Bias vectors in attention, where `bias` is off.
+    /// Bias vectors in attention, where `bias` is off; with `output` where it is on, too.
     pub attention_bias: AttentionBias,
     /// The output head shares the token embedding's weights.
     pub tie_embeddings: bool,
@@ -139,6 +149,8 @@ pub enum AttentionBias {
     Qkv,
     /// Those and the projection out (Llama's attention_bias).
     All,
+    /// The projection out alone, whatever `bias` is (GPT-Neo).
+    Output,
 }
 
 /// What the hidden states become.
@@ -195,6 +207,7 @@ impl Default for ModelConfig {
             position: PositionConfig::Learned(Default::default()),
             sliding_window: None,
             global_every: None,
+            global_first: false,
             qk_norm: false,
             attention_scale: None,
             attention_softcap: None,
@@ -204,6 +217,7 @@ impl Default for ModelConfig {
             logit_scale: None,
             norm: NormConfig::LayerNorm(Default::default()),
             norm_placement: NormPlacement::Pre,
+            parallel_residual: false,
             mlp: MlpConfig::Gelu(Default::default()),
             moe: None,
             dropout: 0.0,
@@ -326,18 +340,19 @@ impl ModelConfig {
 
     /// Which linear layers of attention have a bias, `bias` included.
     pub fn attention_biases(&self) -> AttentionBias {
-        if self.bias {
-            AttentionBias::All
-        } else {
-            self.attention_bias
+        match self.attention_bias {
+            AttentionBias::Output => AttentionBias::Output,
+            _ if self.bias => AttentionBias::All,
+            other => other,
         }
     }
 
     /// How many tokens up to itself a token attends to in block `layer`, counted from 0; `None`: all.
     pub fn window(&self, layer: usize) -> Option<usize> {
+        let at = layer + usize::from(!self.global_first);
         let sees_all = self
             .global_every
-            .is_some_and(|n| (layer + 1).is_multiple_of(n.max(1)));
+            .is_some_and(|n| at.is_multiple_of(n.max(1)));
         self.sliding_window.filter(|_| !sees_all)
     }
 

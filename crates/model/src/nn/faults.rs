@@ -1,6 +1,6 @@
 //! Incompatible values of a [`ModelConfig`], with a fix for each. Ranges of single values are in the types.
 
-use super::ModelConfig;
+use super::{ModelConfig, NormPlacement};
 
 /// One problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +36,7 @@ impl ModelConfig {
         waves(self, &mut faults);
         rotary(self, &mut faults);
         attention(self, &mut faults);
+        residual(self, &mut faults);
         experts(self, &mut faults);
         faults.0
     }
@@ -200,6 +201,21 @@ fn attention(config: &ModelConfig, faults: &mut Faults) {
         &["global_every", "sliding_window"],
         "global_every says which blocks are without a sliding window, and none is set",
         "say sliding_window, or leave global_every out",
+    );
+    faults.want(
+        !config.global_first || config.global_every.is_some(),
+        &["global_first", "global_every"],
+        "global_first is about the blocks that global_every leaves without a sliding window, and none is set",
+        "say global_every, or leave global_first out",
+    );
+}
+
+fn residual(config: &ModelConfig, faults: &mut Faults) {
+    faults.want(
+        !config.parallel_residual || config.norm_placement == NormPlacement::Pre,
+        &["parallel_residual", "norm_placement"],
+        "parallel_residual is x + attention(norm1(x)) + mlp(norm2(x)): norms are before attention and the feed-forward block only",
+        "norm_placement: pre, or parallel_residual: false",
     );
 }
 

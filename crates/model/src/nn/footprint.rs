@@ -9,7 +9,8 @@
 //! ```
 //!
 //! (norm outputs, the middle and the end of the residual stream; queries, keys and values; attention's output and
-//! log-sum-exp; the activation function's input; statistics of the norms), minus the norm outputs if they are large; in bf16
+//! log-sum-exp; the activation function's input; statistics of the norms), minus the norm outputs if they are large, and minus the
+//! middle of the stream with a parallel residual; in bf16
 //! norm outputs, queries, keys, values, attention's output and the activation function's input take half (`fused/plan`, among).
 //! Without activation checkpointing all n_layer blocks are stored; with it ⌈n_layer / n⌉ − 1 boundaries of d_model and one
 //! segment of n blocks. In addition there are the first row of the residual stream, the last norm, and the few gradients that
@@ -163,6 +164,14 @@ mod tests {
         }
     }
 
+    fn neox(n_layer: usize) -> ModelConfig {
+        ModelConfig {
+            parallel_residual: true,
+            position: PositionConfig::Rope(Default::default()),
+            ..gpt2(n_layer)
+        }
+    }
+
     const VOCAB: usize = 11;
 
     #[test]
@@ -267,7 +276,7 @@ mod tests {
     #[test]
     fn checkpointing_is_bit_identical_and_the_predicted_bytes_are_exact() {
         for n_layer in [1, 2, 3, 5] {
-            for config in [gpt2(n_layer), llama(n_layer)] {
+            for config in [gpt2(n_layer), llama(n_layer), neox(n_layer)] {
                 for adapter in adapters() {
                     check(&config, TrainableSet::with(adapter.as_ref()));
                 }
@@ -287,7 +296,7 @@ mod tests {
                 adapter: None,
                 frozen: &frozen,
             };
-            for config in [gpt2(3), llama(3)] {
+            for config in [gpt2(3), llama(3), neox(3)] {
                 check(&config, trained);
             }
         }
@@ -328,6 +337,22 @@ mod tests {
         let block = rows * 4 * (12 * 16 + 2 + 4);
         assert_eq!(kept - half, 6 * block - rows * 4 * 16);
         assert!(full < kept / 4, "{full} of {kept}");
+    }
+
+    #[test]
+    fn a_parallel_residual_keeps_one_stream_less_of_each_block() {
+        let bytes = |config: &ModelConfig| {
+            let shape = config.shape(VOCAB);
+            let of = subject(config, &shape, TrainableSet::default());
+            training(of, (2, 6), ActivationCheckpointing::None {}).activations
+        };
+        let parallel = ModelConfig {
+            parallel_residual: true,
+            ..gpt2(12)
+        };
+        // 12 rows of 16 values. All blocks share one buffer, and so does the last norm.
+        let stream = 12 * 4 * 16;
+        assert_eq!(bytes(&gpt2(12)) - bytes(&parallel), 12 * stream);
     }
 
     #[test]

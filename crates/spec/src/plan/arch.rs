@@ -272,6 +272,7 @@ mod tests {
             r#"{"position": {"rope": {}}, "bias": true,
                 "moe": {"n_expert": 5, "top_k": 2, "d_ff": 24, "every": 2, "balancing": {"bias": {}}}}"#,
             r#"{"sliding_window": 16, "global_every": 2}"#,
+            r#"{"position": {"rope": {"fraction": 0.25}}, "bias": true, "parallel_residual": true}"#,
             r#"{"position": {"rope": {}}, "mlp": {"swiglu": {}}, "moe": {"n_expert": 4, "top_k": 3}}"#,
         ];
         let options = options.map(|text| serde_json::from_str(text).unwrap());

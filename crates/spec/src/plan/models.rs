@@ -27,6 +27,21 @@ fn gpt2(n_layer: usize, d_model: usize, n_head: usize) -> ModelConfig {
     }
 }
 
+/// A context of 2,048 tokens, a parallel residual, biases, RoPE on a quarter of each head, an untied head.
+fn pythia(n_layer: usize, d_model: usize, n_head: usize) -> ModelConfig {
+    ModelConfig {
+        seq_len: 2048,
+        vocab_size: Some(50_304),
+        position: PositionConfig::Rope(RopeConfig {
+            fraction: 0.25,
+            ..RopeConfig::default()
+        }),
+        parallel_residual: true,
+        tie_embeddings: false,
+        ..gpt2(n_layer, d_model, n_head)
+    }
+}
+
 /// Llama-like: RoPE, RMSNorm, gated feed-forward, no biases, untied head.
 /// `sizes` are n_layer, d_model, n_head, n_kv_head, d_ff, vocab_size, context length.
 fn llama(sizes: [usize; 7]) -> ModelConfig {
@@ -157,6 +172,8 @@ pub static MODELS: LazyLock<Vec<ReferenceModel>> = LazyLock::new(|| [
     ("mistral-7b", llama([32, 4096, 32, 8, 14_336, 32_000, 32_768])),
     ("mixtral-8x7b", experts(llama([32, 4096, 32, 8, 14_336, 32_000, 32_768]), 8, 2)),
     ("mixtral-8x22b", experts(llama([56, 6144, 48, 8, 16_384, 32_768, 65_536]), 8, 2)),
+    ("pythia-160m", pythia(12, 768, 12)),
+    ("pythia-1.4b", pythia(24, 2048, 16)),
     ("qwen2.5-0.5b", tied(qwen2(llama([24, 896, 14, 2, 4864, 151_936, 32_768])))),
     ("qwen2.5-1.5b", tied(qwen2(llama([28, 1536, 12, 2, 8960, 151_936, 131_072])))),
     ("qwen2.5-3b", tied(qwen2(llama([36, 2048, 16, 2, 11_008, 151_936, 32_768])))),
@@ -187,7 +204,15 @@ pub fn find(name: &str) -> Option<&'static ReferenceModel> {
 fn plain(name: &str) -> String {
     let name = name.to_lowercase().replace('_', "-");
     let name = name.strip_prefix("meta-").unwrap_or(&name);
-    let end = ["-instruct", "-chat", "-base", "-hf", "-v0.1", "-v0.3"];
+    let end = [
+        "-instruct",
+        "-chat",
+        "-base",
+        "-hf",
+        "-deduped",
+        "-v0.1",
+        "-v0.3",
+    ];
     let mut name = name.to_string();
     while let Some(short) = end.iter().find_map(|e| name.strip_suffix(e)) {
         name = short.to_string();
@@ -207,6 +232,8 @@ mod tests {
             ("gpt2-large", 774_030_080),
             ("gpt2-xl", 1_557_611_200),
             ("qwen2.5-0.5b", 494_032_768),
+            ("pythia-160m", 162_322_944),
+            ("pythia-1.4b", 1_414_647_808),
             ("llama-2-7b", 6_738_415_616),
             ("llama-2-13b", 13_015_864_320),
             ("llama-3.1-8b", 8_030_261_248),

@@ -34,6 +34,8 @@ pub(super) fn of(request: &Request) -> (f64, String) {
 fn of_trained(arch: &Arch, width: u64) -> u64 {
     let wide = if arch.config().mlp.gated() { 3 } else { 2 };
     let norms = match arch.config().norm_placement {
+        // Both norms read the same stream, which autograd keeps once.
+        NormPlacement::Pre if arch.config().parallel_residual => 1,
         NormPlacement::Both => 4,
         NormPlacement::Pre | NormPlacement::Post => 2,
     };
@@ -167,6 +169,13 @@ mod tests {
         let few = [lora, "adapter.lora.targets=minimal"];
         assert_eq!(of(&few), whole + 2 * 2 * 8 + d - 2 * (d + f));
         assert_eq!(of(&["train.freeze=[mlp]"]), whole - 2 * (d + f));
+    }
+
+    #[test]
+    fn the_norms_of_a_parallel_residual_share_their_input() {
+        let of = |set: &[&str]| bytes_per_token(&smollm2(set));
+        let parallel = of(&["model.parallel_residual=true"]);
+        assert_eq!(of(&[]) - parallel, 4 * 576);
     }
 
     /// The step of docs/torch.md: 12.3 GiB at most of PyTorch's allocator, without the context.

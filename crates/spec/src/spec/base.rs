@@ -477,6 +477,8 @@ impl Checking<'_> {
                 self.contradiction(path, &Value::Object(said.clone()), base)
             }
             _ if equal(said, base) => {}
+            // Newer settings are not written where they are off.
+            (Value::Bool(false), Value::Null) => {}
             _ => self.contradiction(path, said, base),
         }
     }
@@ -582,6 +584,25 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.contains("model.position.rope.nope_every"), "{error}");
+    }
+
+    #[test]
+    fn a_parallel_residual_is_the_base_models() {
+        let families = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/oracle/families/");
+        let parallel = |base: &str, said: &str| {
+            let mut words = vec![format!("train.from={families}{base}")];
+            words.extend((!said.is_empty()).then(|| format!("use_parallel_residual={said}")));
+            let loaded = load("smoke", &words, &SpecSources::default());
+            loaded.map(|loaded| loaded.spec.model.parallel_residual)
+        };
+        assert!(parallel("gpt_neox", "").unwrap());
+        assert!(parallel("gpt_neox", "true").unwrap());
+        assert!(!parallel("llama", "").unwrap());
+        assert!(!parallel("llama", "false").unwrap());
+        for (base, said) in [("gpt_neox", "false"), ("llama", "true")] {
+            let error = parallel(base, said).unwrap_err().to_string();
+            assert!(error.contains("model.parallel_residual"), "{error}");
+        }
     }
 
     /// The wizard asked a file of gigabytes for its metadata at each key.

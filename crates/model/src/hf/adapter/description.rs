@@ -161,8 +161,8 @@ fn saved(value: &Value) -> Result<Vec<Whole>, String> {
         .filter_map(Value::as_str)
     {
         match module {
-            "embed_tokens" | "wte" => saved.push(Whole::Embeddings),
-            "lm_head" => saved.push(Whole::Head),
+            "embed_tokens" | "wte" | "embed_in" => saved.push(Whole::Embeddings),
+            "lm_head" | "embed_out" => saved.push(Whole::Head),
             module if HEADS.contains(&module) => {}
             module => {
                 return Err(format!(

@@ -252,7 +252,11 @@ impl Peft {
         let shape = |name: &str| self.file.shape(name).unwrap_or_default().to_vec();
         let is_joined = |name: &str| part_of(plain(name)).is_some_and(|(m, _)| joins.has(m));
         let own = sorted(self).into_iter().filter(|name| !is_joined(name));
-        let own = own.map(|name| (name.to_string(), shape(name), Origin::Own(name)));
+        let theirs = |name: &str| match joins.table(plain(name)) {
+            Some(table) => format!("{PREFIX}{table}"),
+            None => name.to_string(),
+        };
+        let own = own.map(|name| (theirs(name), shape(name), Origin::Own(name)));
         let mut tensors: Vec<(String, Vec<usize>, Origin<'_>)> = own.collect();
         for join in joins.all() {
             let heads = self.joined_heads(join).into_iter();

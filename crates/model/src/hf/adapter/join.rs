@@ -1,14 +1,15 @@
 //! Joins adapters of several of our matrices into one adapter of the fused matrix of the base's class, for PEFT: A stacked, B
-//! block-diagonal. One that the class has under another name is the only part of its own. `joined` reads them.
+//! block-diagonal; and renames others. `joined` reads them.
 
 use super::super::tensors::{DiskTensor, Values};
 use super::super::{CONFIG, HfError, config, disk_tensors, family_in, read_json};
 use super::factors::Factors;
+use super::joined::{self, Fused};
 use super::names::{self, Sizes};
-use super::{A, B, MAGNITUDE, PREFIX, Peft, joined};
+use super::{A, B, MAGNITUDE, PREFIX, Peft};
 use crate::base::text::one_line;
 use crate::nn::adapter::RankAlpha;
-use crate::nn::{ParamInfo, module_name, param_infos};
+use crate::nn::{ParamInfo, Role, module_name, param_infos};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -19,6 +20,8 @@ pub struct Joins {
     joins: Vec<Join>,
     /// All matrices of the base under those names, without `.weight`.
     theirs: Vec<String>,
+    /// Tables that the adapter has in full, ours to theirs.
+    tables: BTreeMap<String, String>,
 }
 
 /// Why an adapter cannot be expressed in the names of its base's class.
@@ -37,6 +40,8 @@ pub(super) struct Join {
     pub name: String,
     pub size: RankAlpha,
     parts: Vec<Part>,
+    /// The rows of each part in the fused matrix.
+    rows: Vec<Vec<usize>>,
     cols: usize,
     /// Whether all parts have the same A, as when read from one adapter: it stays a single one, of its rank.
     is_shared: bool,
@@ -52,10 +57,29 @@ struct Part {
     factor: f32,
 }
 
+impl Join {
+    /// Rows of one part after the other → rows as in the fused matrix.
+    fn in_their_order(&self, values: &[f32]) -> Vec<f32> {
+        let rows: usize = self.rows.iter().map(Vec::len).sum();
+        let width = values.len() / rows.max(1);
+        let mut theirs = vec![0.0; values.len()];
+        let ours = values.chunks_exact(width.max(1));
+        for (row, ours) in self.rows.iter().flatten().zip(ours) {
+            theirs[row * width..][..width].copy_from_slice(ours);
+        }
+        theirs
+    }
+}
+
 impl Joins {
     /// Whether the adapter is written unchanged.
     pub fn is_empty(&self) -> bool {
-        self.joins.is_empty()
+        self.joins.is_empty() && self.tables.is_empty()
+    }
+
+    /// Their name of a table that the adapter has in full.
+    pub(super) fn table(&self, own: &str) -> Option<&str> {
+        self.tables.get(own).map(String::as_str)
     }
 
     pub(super) fn all(&self) -> &[Join] {
@@ -101,19 +125,30 @@ impl Peft {
                 }
             }
         }
-        let joins = whole.values().map(|tensor| {
-            let parts = infos.iter().filter(|info| holds(tensor, info));
-            self.join(module_name(&tensor.name), &parts.collect::<Vec<_>>())
+        let joins = whole.values().filter_map(|tensor| {
+            let fused = Fused::of(tensor, &infos)?;
+            Some(self.join(module_name(&tensor.name), &fused))
+        });
+        let saved = self.whole();
+        let tables = infos.iter().filter(|info| {
+            // PEFT sees the head as lm_head in every class.
+            info.role == Role::Embedding && saved.contains(info.module())
+        });
+        let tables = tables.filter_map(|info| {
+            let tensor = tensors.iter().find(|tensor| holds(tensor, info))?;
+            let is_other = tensor.name != info.name;
+            is_other.then(|| (info.name.clone(), tensor.name.clone()))
         });
         let matrices = tensors.iter().filter(|tensor| tensor.shape.len() == 2);
         Ok(Joins {
             joins: joins.collect::<Result<_, _>>()?,
+            tables: tables.collect(),
             theirs: matrices.map(|t| module_name(&t.name).to_string()).collect(),
         })
     }
 
-    fn join(&self, name: &str, infos: &[&ParamInfo]) -> Result<Join, JoinError> {
-        let (_, cols) = joined::shape(infos);
+    fn join(&self, name: &str, fused: &Fused) -> Result<Join, JoinError> {
+        let (infos, (_, cols)) = (&fused.parts, fused.shape());
         let modules = self.modules();
         let mut all: Vec<Option<Factors>> = Vec::new();
         for info in infos {
@@ -157,6 +192,7 @@ impl Peft {
             name: name.into(),
             size,
             parts: parts.collect(),
+            rows: fused.rows(),
             cols,
             is_shared,
         })
@@ -217,7 +253,10 @@ impl Peft {
             }
             first += part.rank;
         }
-        Ok(values)
+        Ok(match what {
+            A => values,
+            _ => join.in_their_order(&values),
+        })
     }
 
     /// Describes the joined matrices and their sizes in a config.
@@ -246,6 +285,15 @@ impl Peft {
         config["target_modules"] = targets.into_iter().collect();
         config["rank_pattern"] = ranks;
         config["alpha_pattern"] = alphas;
+        let last = |name: &str| module_name(name).rsplit('.').next().map(Value::from);
+        let saved = config["modules_to_save"].as_array_mut();
+        for module in saved.into_iter().flatten() {
+            let mut tables = joins.tables.iter();
+            let renamed = tables.find(|(own, _)| last(own).as_ref() == Some(module));
+            if let Some(theirs) = renamed.and_then(|(_, theirs)| last(theirs)) {
+                *module = theirs;
+            }
+        }
         // Patterns refer to names that no longer exist.
         for key in ["exclude_modules", "layers_to_transform", "layers_pattern"] {
             if !config[key].is_null() {

@@ -1,45 +1,94 @@
-//! Matrices of ours that a transformers class fuses, Phi-3's qkv_proj and gate_up_proj, or calls by another name, StarCoder2's
-//! c_fc and c_proj. Their adapters are read as one per matrix.
+//! Matrices of ours that a transformers class fuses or names otherwise: Phi-3's qkv_proj and gate_up_proj, GPT-NeoX's
+//! query_key_value. Adapters of fused ones are read as one per matrix.
 
-use super::super::families::{fused_name, renamed};
+use super::super::families::RENAMED;
+use super::super::tensors::{DiskTensor, Values};
 use super::factors::{Change, Factors};
 use crate::nn::adapter::{Lora, RankAlpha};
-use crate::nn::{ParamInfo, module_name};
+use crate::nn::{ModelConfig, ParamInfo, module_name};
 use std::collections::BTreeMap;
-use std::ops::Range;
 
-/// Our matrices that are parts of a fused one, in order, by its name without `.weight`; a renamed one is its only part.
-pub(super) fn matrices(infos: &[ParamInfo]) -> BTreeMap<String, Vec<&ParamInfo>> {
-    let mut found: BTreeMap<String, Vec<&ParamInfo>> = BTreeMap::new();
-    // Only a family without gates renames them.
-    let is_gated = infos.iter().any(|info| info.name.contains(".gate_proj."));
-    for info in infos.iter().filter(|info| info.shape.len() == 2) {
-        let other = renamed(&info.name).filter(|_| !is_gated);
-        for name in fused_name(&info.name).into_iter().chain(other) {
-            let module = module_name(&name);
-            found.entry(module.to_string()).or_default().push(info);
+/// One matrix of a class, made of ours.
+#[derive(Debug, Clone)]
+pub(super) struct Fused<'a> {
+    pub parts: Vec<&'a ParamInfo>,
+    /// The rows of the parts alternate in this many groups: 1, or the heads of GPT-NeoX.
+    pub groups: usize,
+}
+
+impl<'a> Fused<'a> {
+    /// The matrix of a class's tensor; `None` if it has none of ours.
+    pub fn of(tensor: &DiskTensor, infos: &'a [ParamInfo]) -> Option<Fused<'a>> {
+        let Values::Own(ranges) = &tensor.values else {
+            return None;
+        };
+        let has = |info: &&ParamInfo| ranges.iter().any(|range| range.start == info.offset);
+        let parts: Vec<&ParamInfo> = infos.iter().filter(has).collect();
+        let groups = ranges.len().checked_div(parts.len())?;
+        Some(Fused { parts, groups })
+    }
+
+    /// (out, in) of the fused matrix.
+    pub fn shape(&self) -> (usize, usize) {
+        let rows = self.parts.iter().map(|info| info.shape[0]).sum();
+        let cols = self.parts.first().map_or(0, |info| info.shape[1]);
+        (rows, cols)
+    }
+
+    /// The rows of each part in the fused matrix.
+    pub fn rows(&self) -> Vec<Vec<usize>> {
+        let sizes: Vec<usize> = self.parts.iter().map(|info| info.shape[0]).collect();
+        rows_of(&sizes, self.groups)
+    }
+}
+
+/// The rows of parts of these numbers of rows, which alternate in groups.
+pub(super) fn rows_of(sizes: &[usize], groups: usize) -> Vec<Vec<usize>> {
+    let in_group: Vec<usize> = sizes.iter().map(|rows| rows / groups).collect();
+    let group: usize = in_group.iter().sum();
+    let mut first = 0;
+    let mut all = Vec::new();
+    for rows in in_group {
+        let start = first;
+        let of_group = |at: usize| (0..rows).map(move |row| at * group + start + row);
+        all.push((0..groups).flat_map(of_group).collect());
+        first += rows;
+    }
+    all
+}
+
+/// The matrices that the classes fuse or rename, by their names without `.weight`.
+pub(super) fn matrices<'a>(
+    config: &ModelConfig,
+    infos: &'a [ParamInfo],
+) -> BTreeMap<String, Fused<'a>> {
+    let mut found = BTreeMap::new();
+    for family in RENAMED {
+        for tensor in family.tensors(config, infos) {
+            let Some(fused) = Fused::of(&tensor, infos).filter(|_| tensor.shape.len() == 2) else {
+                continue;
+            };
+            // Rows take turns only where keys and values have as many as queries.
+            let alike = |info: &&ParamInfo| info.shape == fused.parts[0].shape;
+            let is_whole = fused.groups == 1 || fused.parts.iter().all(alike);
+            if is_whole && fused.parts.iter().all(|info| info.name != tensor.name) {
+                found.insert(module_name(&tensor.name).to_string(), fused);
+            }
         }
     }
     found
 }
 
-/// (out, in) of the fused matrix.
-pub(super) fn shape(parts: &[&ParamInfo]) -> (usize, usize) {
-    let rows = parts.iter().map(|info| info.shape[0]).sum();
-    let cols = parts.first().map_or(0, |info| info.shape[1]);
-    (rows, cols)
-}
-
 /// The adapters of the parts, which together are bit-identical to `whole`. Each has its own rows of B.
 /// If each column of B affects a single part, a part has its columns and their rows of A, as before they were joined
 /// (`joining`); otherwise all parts have the whole A, and its rank.
-pub(super) fn split(lora: &Lora, whole: &Factors, parts: &[&ParamInfo]) -> Vec<Change> {
+pub(super) fn split(lora: &Lora, whole: &Factors, fused: &Fused) -> Vec<Change> {
     let rank = whole.size.rank;
-    let (_, cols) = shape(parts);
-    let rows = rows_of(parts);
+    let (_, cols) = fused.shape();
+    let rows = fused.rows();
     let owners = owners(whole, &rows);
     let mut changes = Vec::new();
-    for (number, (info, rows)) in parts.iter().zip(rows).enumerate() {
+    for (number, (info, rows)) in fused.parts.iter().zip(rows).enumerate() {
         let columns: Vec<usize> = match &owners {
             Some(owners) => (0..rank).filter(|at| owners[*at] == number).collect(),
             None => (0..rank).collect(),
@@ -55,11 +104,11 @@ pub(super) fn split(lora: &Lora, whole: &Factors, parts: &[&ParamInfo]) -> Vec<C
             },
         };
         let a = columns.iter().flat_map(|at| &whole.a[at * cols..][..cols]);
-        let b = whole.b[rows.start * rank..rows.end * rank].chunks_exact(rank);
+        let b = rows.iter().map(|row| &whole.b[row * rank..][..rank]);
         let magnitude = whole
             .magnitude
             .as_ref()
-            .map(|all| all[rows.clone()].to_vec());
+            .map(|all| rows.iter().map(|row| all[*row]).collect());
         changes.push(Change {
             module: info.module().into(),
             offset: info.offset,
@@ -76,24 +125,12 @@ pub(super) fn split(lora: &Lora, whole: &Factors, parts: &[&ParamInfo]) -> Vec<C
     changes
 }
 
-/// The rows of each part in the fused matrix.
-fn rows_of(parts: &[&ParamInfo]) -> Vec<Range<usize>> {
-    let mut end = 0;
-    let next = |info: &&ParamInfo| {
-        let first = end;
-        end += info.shape[0];
-        first..end
-    };
-    parts.iter().map(next).collect()
-}
-
 /// The part that each column of B affects: the only one where it is not zero. `None` if a column affects several or
 /// no parts, or if a part with magnitudes would have no column.
-fn owners(whole: &Factors, rows: &[Range<usize>]) -> Option<Vec<usize>> {
+fn owners(whole: &Factors, rows: &[Vec<usize>]) -> Option<Vec<usize>> {
     let rank = whole.size.rank;
-    let is_about = |column: usize, rows: &Range<usize>| {
-        rows.clone().any(|row| whole.b[row * rank + column] != 0.0)
-    };
+    let is_about =
+        |column: usize, rows: &[usize]| rows.iter().any(|row| whole.b[row * rank + column] != 0.0);
     let owner = |column: usize| {
         let mut about = (0..rows.len()).filter(|part| is_about(column, &rows[*part]));
         about.next().filter(|_| about.next().is_none())
@@ -116,12 +153,13 @@ pub(super) fn round(alpha: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::nn::mlp::MlpConfig;
+    use crate::nn::param_infos;
     use crate::nn::position::PositionConfig;
-    use crate::nn::{ModelConfig, param_infos};
+    use std::ops::Range;
 
     /// Width 4, two heads with one of keys and values: queries have 4 rows, keys and values 2.
-    fn infos() -> Vec<ParamInfo> {
-        let config = ModelConfig {
+    fn config() -> ModelConfig {
+        ModelConfig {
             n_layer: 1,
             n_head: 2,
             n_kv_head: Some(1),
@@ -130,8 +168,11 @@ mod tests {
             position: PositionConfig::Rope(Default::default()),
             mlp: MlpConfig::SwiGlu(Default::default()),
             ..ModelConfig::default()
-        };
-        param_infos(&config, 5)
+        }
+    }
+
+    fn infos() -> Vec<ParamInfo> {
+        param_infos(&config(), 5)
     }
 
     /// Rank 3 and alpha 6; column c of B is not zero in the rows of `owners[c]`.
@@ -152,19 +193,33 @@ mod tests {
         }
     }
 
-    fn qkv(infos: &[ParamInfo]) -> Vec<&ParamInfo> {
-        let all = matrices(infos);
+    fn qkv(infos: &[ParamInfo]) -> Fused<'_> {
+        let all = matrices(&config(), infos);
         let names: Vec<&str> = all.keys().map(String::as_str).collect();
-        assert_eq!(
-            names,
-            [
-                "model.layers.0.mlp.gate_up_proj",
-                "model.layers.0.self_attn.qkv_proj"
-            ]
-        );
-        let parts = all["model.layers.0.self_attn.qkv_proj"].clone();
-        assert_eq!(shape(&parts), (8, 4));
-        parts
+        for name in ["mlp.gate_up_proj", "self_attn.qkv_proj"] {
+            assert!(names.contains(&&*format!("model.layers.0.{name}")));
+        }
+        let fused = all["model.layers.0.self_attn.qkv_proj"].clone();
+        assert_eq!((fused.shape(), fused.groups), ((8, 4), 1));
+        fused
+    }
+
+    /// GPT-NeoX's rows are (head, q | k | v, head_dim).
+    #[test]
+    fn rows_of_heads_alternate_between_queries_keys_and_values() {
+        let config = ModelConfig {
+            n_kv_head: None,
+            mlp: MlpConfig::Gelu(Default::default()),
+            ..config()
+        };
+        let infos = param_infos(&config, 5);
+        let all = matrices(&config, &infos);
+        let fused = &all["gpt_neox.layers.0.attention.query_key_value"];
+        assert_eq!((fused.shape(), fused.groups), ((12, 4), 2));
+        let rows = [[0, 1, 6, 7], [2, 3, 8, 9], [4, 5, 10, 11]];
+        assert_eq!(fused.rows(), rows);
+        let down = &all["gpt_neox.layers.0.mlp.dense_4h_to_h"];
+        assert_eq!((down.parts.len(), down.shape()), (1, (4, 16)));
     }
 
     const Q: Range<usize> = 0..4;

@@ -9,14 +9,22 @@ use crate::base::files::read_small;
 use crate::base::text::{one_line, shown};
 use crate::kernels::low_rank;
 use crate::nn::adapter::{Adapter, Lora, RankAlpha, Target, Targets, Whole};
-use crate::nn::{AdapterConfig, Model, ModelConfig, ParamInfo, Role, Table, param_infos};
+use crate::nn::{
+    AdapterConfig, Model, ModelConfig, ParamInfo, Role, Table, module_name, param_infos,
+};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 pub(super) const HEAD: &str = "lm_head.weight";
+/// The same in adapters of GPT-NeoX before transformers 5.
+const OLD_HEAD: &str = "embed_out.weight";
 /// Embeddings, by their names in the families.
-pub(super) const TABLES: [&str; 2] = ["model.embed_tokens.weight", "transformer.wte.weight"];
+pub(super) const TABLES: [&str; 3] = [
+    "model.embed_tokens.weight",
+    "transformer.wte.weight",
+    "gpt_neox.embed_in.weight",
+];
 
 /// An adapter on disk.
 #[derive(Debug)]
@@ -133,7 +141,7 @@ impl Peft {
     /// # Errors
     /// It belongs to another model, or contains more than an embedding and a head in full.
     pub fn check_detachable(&self, model: &Model) -> Result<(), HfError> {
-        let changes = self.changes(model.params().base())?;
+        let changes = self.changes(model.config(), model.params().base())?;
         self.config_for(&changes, model.config())?;
         self.swappable(&changes)
     }
@@ -158,7 +166,8 @@ impl Peft {
     /// # Errors
     /// It belongs to another model.
     pub fn fits(&self, model: &Model) -> Result<(), HfError> {
-        self.changes(model.params().base()).map(|_| ())
+        self.changes(model.config(), model.params().base())
+            .map(|_| ())
     }
 
     /// Vocabulary size of the model of this width that it was trained on, if its folder records it: by tables saved in full, or
@@ -169,7 +178,7 @@ impl Peft {
         let said = config.and_then(|config| config.vocab_size);
         let tables = self.file.names().filter(|name| {
             let name = name.strip_prefix(PREFIX).unwrap_or(name);
-            name == HEAD || TABLES.contains(&name)
+            [HEAD, OLD_HEAD].contains(&name) || TABLES.contains(&name)
         });
         let rows = tables.filter_map(|name| match *self.file.shape(name)? {
             [rows, width] if width == d_model => Some(rows),
@@ -204,10 +213,19 @@ impl Peft {
     }
 
     /// Its changes to a model with these parameters.
-    pub(super) fn changes(&self, infos: &[ParamInfo]) -> Result<Changes, HfError> {
+    pub(super) fn changes(
+        &self,
+        config: &ModelConfig,
+        infos: &[ParamInfo],
+    ) -> Result<Changes, HfError> {
         let by_name: BTreeMap<&str, &ParamInfo> =
             infos.iter().map(|i| (i.name.as_str(), i)).collect();
-        let joined = joined::matrices(infos);
+        let joined = joined::matrices(config, infos);
+        // A table that a class names otherwise.
+        let table = |name: &str| match &joined.get(module_name(name))?.parts[..] {
+            [info] => Some(*info),
+            _ => None,
+        };
         let mut found = Changes::default();
         for name in self.file.names() {
             let module = name.strip_prefix(PREFIX).unwrap_or(name);
@@ -225,21 +243,22 @@ impl Peft {
                 }
                 if let Some(info) = by_name.get(format!("{module}.weight").as_str()) {
                     found.products.push(self.change(name, info)?);
-                } else if let Some(parts) = joined.get(module) {
-                    let (rows, cols) = joined::shape(parts);
-                    let factors = self.factors(name, (rows, cols))?;
+                } else if let Some(fused) = joined.get(module) {
+                    let factors = self.factors(name, fused.shape())?;
                     let lora = &self.description.lora;
-                    found.products.extend(joined::split(lora, &factors, parts));
+                    found.products.extend(joined::split(lora, &factors, fused));
                 } else {
                     return Err(self.wrong(format!(
                         "it belongs to another model: this one has no {}",
                         one_line(module)
                     )));
                 }
-            } else if let Some(info) = by_name.get(module) {
+            } else if let Some(info) = by_name.get(module).copied().or_else(|| table(module)) {
                 let values = self.file.read(name, &info.shape)?;
-                found.whole.push(((*info).clone(), values));
-            } else if module == HEAD && TABLES.iter().any(|table| by_name.contains_key(table)) {
+                found.whole.push((info.clone(), values));
+            } else if [HEAD, OLD_HEAD].contains(&module)
+                && TABLES.iter().any(|table| by_name.contains_key(table))
+            {
                 self.is_the_table(name)?;
             } else {
                 return Err(self.wrong(format!("{} is not a LoRA factor", one_line(name))));
@@ -289,7 +308,10 @@ impl Peft {
     ) -> Result<(), HfError> {
         let tied = infos.iter().all(|info| info.role != Role::Head);
         let table = whole.iter().find(|(info, _)| info.role == Role::Embedding);
-        let has_head = || self.file.names().any(|name| name.ends_with(HEAD));
+        let has_head = || {
+            let is_head = |name: &str| name.ends_with(HEAD) || name.ends_with(OLD_HEAD);
+            self.file.names().any(is_head)
+        };
         match table {
             Some((table, _)) if tied && !self.description.keeps_tied && self.base_fingerprint().is_none() && !has_head() => {
                 Err(self.wrong(format!(
@@ -416,7 +438,7 @@ impl Peft {
         infos: &[ParamInfo],
         weight: f64,
     ) -> Result<(), HfError> {
-        let changes = self.changes(infos)?;
+        let changes = self.changes(model.config(), infos)?;
         if weight != 1.0 && (self.description.lora.dora || !changes.whole.is_empty()) {
             let what = "magnitudes (DoRA) and replaced modules cannot be scaled: remove its weight";
             return Err(self.wrong(what.into()));
@@ -521,7 +543,7 @@ impl Peft {
     /// tables that the adapter replaces.
     pub fn attach(&self, model: &mut Model) -> Result<(), HfError> {
         self.make_room(model)?;
-        let changes = self.changes(model.params().base())?;
+        let changes = self.changes(model.config(), model.params().base())?;
         let config = self.config_for(&changes, model.config())?;
         model.adapt(&config)?;
         let params = model.params_mut();
@@ -544,7 +566,7 @@ impl Peft {
         model: &mut Model,
     ) -> Result<Vec<(ParamInfo, Table)>, HfError> {
         self.make_room(model)?;
-        let changes = self.changes(model.params().base())?;
+        let changes = self.changes(model.config(), model.params().base())?;
         let AdapterConfig::Lora(lora) = self.config_for(&changes, model.config())?;
         self.swappable(&changes)?;
         // Tables for inference need no gradients.

@@ -51,7 +51,7 @@ type Factors = BTreeMap<String, Vec<(f32, Change)>>;
 fn factors(parts: &[(Peft, f64)], model: &Model) -> Result<Factors, HfError> {
     let mut factors: Factors = BTreeMap::new();
     for (peft, weight) in parts {
-        let changes = peft.changes(model.params().base())?;
+        let changes = peft.changes(model.config(), model.params().base())?;
         // Says whether each can stand beside the weights.
         peft.config_for(&changes, model.config())?;
         if let Some((info, _)) = changes.whole.first() {

@@ -30,6 +30,7 @@ impl Defaults {
         rope: Rope {
             theta: 10_000.0,
             partial: false,
+            fraction: 1.0,
             longrope: false,
         },
         eps: 1e-6,

@@ -14,11 +14,13 @@ pub struct Gemma3;
 const GLOBAL: Rope = Rope {
     theta: 1_000_000.0,
     partial: false,
+    fraction: 1.0,
     longrope: false,
 };
 const LOCAL: Rope = Rope {
     theta: 10_000.0,
     partial: false,
+    fraction: 1.0,
     longrope: false,
 };
 

@@ -35,17 +35,6 @@ impl Family for Gpt2 {
         for old in ["output_past", "predict_special_tokens"] {
             let _ = keys.flag(old, false)?;
         }
-        let mlp = match keys.word("activation_function")?.unwrap_or("gelu_new") {
-            "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" => gelu(Approximate::Tanh),
-            "gelu" => gelu(Approximate::None),
-            "relu" => MlpConfig::Relu(ReluConfig::default()),
-            other => {
-                return Err(format!(
-                    "activation_function `{}` is not supported; use gelu_new, gelu or relu",
-                    crate::base::text::one_line(other)
-                ));
-            }
-        };
         let d_model = keys.need_size("n_embd")?;
         let n_head = keys.need_size("n_head")?;
         Ok(ModelConfig {
@@ -60,8 +49,9 @@ impl Family for Gpt2 {
             position: PositionConfig::Learned(Default::default()),
             norm: NormConfig::LayerNorm(LayerNormConfig {
                 eps: keys.number("layer_norm_epsilon")?.unwrap_or(1e-5),
+                bias: None,
             }),
-            mlp,
+            mlp: activation(keys)?,
             bias: true,
             tie_embeddings: keys.flag("tie_word_embeddings", true)?,
             ..ModelConfig::default()
@@ -69,11 +59,6 @@ impl Family for Gpt2 {
     }
 
     fn write(&self, config: &ModelConfig) -> Value {
-        let activation = match &config.mlp {
-            MlpConfig::Gelu(gelu) if gelu.approximate == Approximate::Tanh => "gelu_new",
-            MlpConfig::Relu(_) => "relu",
-            _ => "gelu",
-        };
         json!({
             "n_layer": config.n_layer,
             "n_head": config.n_head,
@@ -81,7 +66,7 @@ impl Family for Gpt2 {
             "n_inner": config.d_ff,
             "n_positions": config.seq_len,
             "n_ctx": config.seq_len,
-            "activation_function": activation,
+            "activation_function": activation_word(&config.mlp),
             "layer_norm_epsilon": config.norm.eps(),
             "resid_pdrop": 0.0,
             "embd_pdrop": 0.0,
@@ -119,6 +104,35 @@ impl Family for Gpt2 {
     /// Mask buffers in old files.
     fn is_buffer(&self, name: &str) -> bool {
         name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")
+    }
+}
+
+/// The feed-forward block of `activation_function`.
+///
+/// # Errors
+/// Another activation.
+pub(super) fn activation(keys: &Keys) -> Result<MlpConfig, String> {
+    Ok(
+        match keys.word("activation_function")?.unwrap_or("gelu_new") {
+            "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" => gelu(Approximate::Tanh),
+            "gelu" => gelu(Approximate::None),
+            "relu" => MlpConfig::Relu(ReluConfig::default()),
+            other => {
+                return Err(format!(
+                    "activation_function `{}` is not supported; use gelu_new, gelu or relu",
+                    crate::base::text::one_line(other)
+                ));
+            }
+        },
+    )
+}
+
+/// `activation_function` of a feed-forward block; reading it back shows whether there is one.
+pub(super) fn activation_word(mlp: &MlpConfig) -> &'static str {
+    match mlp {
+        MlpConfig::Gelu(gelu) if gelu.approximate == Approximate::Tanh => "gelu_new",
+        MlpConfig::Relu(_) => "relu",
+        _ => "gelu",
     }
 }
 

@@ -14,6 +14,7 @@ const DEFAULTS: Defaults = Defaults {
     rope: Rope {
         theta: 1_000_000.0,
         partial: false,
+        fraction: 1.0,
         longrope: false,
     },
     eps: 1e-5,

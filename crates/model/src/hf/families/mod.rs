@@ -7,6 +7,8 @@ mod gemma1;
 mod gemma2;
 mod gemma3;
 mod gpt2;
+mod gpt_neo;
+mod gpt_neox;
 mod granite;
 mod llama;
 mod mistral;
@@ -17,14 +19,14 @@ mod qwen3;
 mod qwen3_moe;
 mod rope;
 mod smollm3;
+mod stablelm;
 mod starcoder2;
 
-pub use phi3::fused_name;
 pub use rope::ignored;
-pub use starcoder2::renamed;
 
 use super::keys::Keys;
 use super::tensors::DiskTensor;
+use crate::nn::norm::NormConfig;
 use crate::nn::position::{PositionConfig, ScalingConfig};
 use crate::nn::{HeadKind, ModelConfig, ModelShape, ParamInfo};
 use serde_json::{Map, Value, json};
@@ -101,10 +103,21 @@ pub const FAMILIES: &[&dyn Family] = &[
     &gemma3::Gemma3,
     &phi3::Phi3,
     &starcoder2::Starcoder2,
+    &gpt_neo::GptNeo,
+    &gpt_neox::GptNeoX,
     &mixtral::Mixtral,
     &qwen3_moe::Qwen3Moe,
+    &stablelm::StableLm,
     // Last: without its blocks that do not rotate it is any of the Llamas.
     &smollm3::SmolLm3,
+];
+
+/// Families whose classes fuse or rename our matrices: their adapters name these matrices.
+pub const RENAMED: &[&dyn Family] = &[
+    &phi3::Phi3,
+    &starcoder2::Starcoder2,
+    &gpt_neo::GptNeo,
+    &gpt_neox::GptNeoX,
 ];
 
 /// The family of a `model_type`.
@@ -204,12 +217,16 @@ pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
     ] {
         *scale = scale.filter(|s| *s != 1.0);
     }
+    if let NormConfig::LayerNorm(norm) = &mut c.norm {
+        norm.bias = norm.bias.filter(|bias| *bias != config.bias);
+    }
     if (0..c.n_layer).all(|layer| config.window(layer).is_none()) {
         c.sliding_window = None;
     }
     if c.sliding_window.is_none() || (0..c.n_layer).all(|layer| config.window(layer).is_some()) {
         c.global_every = None;
     }
+    c.global_first &= c.global_every.is_some();
     if let Some(moe) = &mut c.moe {
         let of_loss = crate::nn::MoeConfig::default();
         (moe.aux_loss_coef, moe.z_loss_coef) = (of_loss.aux_loss_coef, of_loss.z_loss_coef);

@@ -17,6 +17,7 @@ const DEFAULTS: Defaults = Defaults {
     rope: Rope {
         theta: 10_000.0,
         partial: true,
+        fraction: 1.0,
         longrope: true,
     },
     eps: 1e-5,
@@ -125,11 +126,6 @@ impl Family for Phi3 {
         }
         tensors
     }
-}
-
-/// The name of their tensor that contains one of ours with others.
-pub fn fused_name(own: &str) -> Option<String> {
-    place(own).map(|(name, _)| name)
 }
 
 enum First {

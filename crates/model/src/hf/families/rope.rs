@@ -18,6 +18,8 @@ pub struct Rope {
     pub theta: f64,
     /// Whether the family supports partial RoPE.
     pub partial: bool,
+    /// The share of a head that is rotated where no key says it.
+    pub fraction: f64,
     /// Whether its positions may be stretched by LongRoPE.
     pub longrope: bool,
 }
@@ -46,6 +48,7 @@ impl Rope {
             (Some(one), None) | (None, Some(one)) => one,
             (None, None) => RopeConfig {
                 theta: above.unwrap_or(self.theta),
+                fraction: self.fraction,
                 ..RopeConfig::default()
             },
         };
@@ -80,7 +83,7 @@ impl Rope {
         table.finish()?;
         Ok(RopeConfig {
             theta: theta.unwrap_or(self.theta),
-            fraction: fraction.unwrap_or(1.0),
+            fraction: fraction.unwrap_or(self.fraction),
             scaling,
             ..RopeConfig::default()
         })
@@ -269,6 +272,7 @@ mod tests {
     const LLAMA: Rope = Rope {
         theta: 10_000.0,
         partial: false,
+        fraction: 1.0,
         longrope: false,
     };
 

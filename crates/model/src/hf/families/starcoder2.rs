@@ -75,6 +75,7 @@ impl Family for Starcoder2 {
         Ok(ModelConfig {
             norm: NormConfig::LayerNorm(LayerNormConfig {
                 eps: keys.number("norm_epsilon")?.unwrap_or(EPS),
+                bias: None,
             }),
             mlp,
             bias: keys.flag("use_bias", true)?,
@@ -114,7 +115,11 @@ impl Family for Starcoder2 {
         let mut tensors = Vec::new();
         for tensor in one_by_one(infos) {
             let zeros = zero_bias(&tensor, &NORMS).filter(|_| !config.bias);
-            let name = self.disk_name(&tensor.name);
+            // One with gates is none of theirs: its matrices keep their names.
+            let name = match config.mlp.gated() {
+                true => tensor.name.clone(),
+                false => self.disk_name(&tensor.name),
+            };
             tensors.push(tensor.named(name));
             tensors.extend(zeros);
         }
@@ -124,12 +129,4 @@ impl Family for Starcoder2 {
 
 fn gelu(approximate: Approximate) -> MlpConfig {
     MlpConfig::Gelu(GeluConfig { approximate })
-}
-
-/// Their name of a matrix of ours, in a model without gates.
-pub fn renamed(own: &str) -> Option<String> {
-    let (ours, theirs) = RENAMED
-        .iter()
-        .find(|(ours, _)| own.contains(&format!("{ours}.")))?;
-    Some(own.replace(ours, theirs))
 }

@@ -140,7 +140,7 @@ fn a_model_is_written_as_the_family_that_it_was_read_as() {
 #[test]
 fn a_model_is_written_in_the_tensors_that_it_was_read_from() {
     use super::super::{Outgoing, Weights, load};
-    for family in ["phi3_whole", "phi3", "mistral", "qwen2", "smollm3"] {
+    for family in ["phi3_whole", "phi3", "mistral", "qwen2", "smollm3", "gpt_neox"] {
         let folder = std::path::Path::new("../../tests/oracle/families").join(family);
         let model = load(&folder).unwrap();
         let outgoing = Outgoing::new(&model, Naming::Family, Dtype::F32, u64::MAX);
@@ -440,6 +440,98 @@ fn oracle(family: &str) -> Value {
     config_of(&format!("oracle/families/{family}/config.json"))
 }
 
+/// Pythia's file is of transformers 4; a quarter of each head is rotated where no key says another share.
+#[test]
+fn pythia_has_a_parallel_residual_and_rotates_a_quarter_of_each_head() {
+    let theirs = config_of("fixtures/configs/pythia-160m.json");
+    let pythia = config::read(&theirs).unwrap();
+    assert_eq!(model_type(&pythia), Some("gpt_neox"));
+    assert!(pythia.parallel_residual && pythia.bias && !pythia.tie_embeddings);
+    let rope = pythia.position.rope().unwrap();
+    assert_eq!((rope.theta, rope.fraction), (10_000.0, 0.25));
+    let mut bare = theirs;
+    for key in ["rotary_pct", "rotary_emb_base", "use_parallel_residual"] {
+        bare.as_object_mut().unwrap().remove(key);
+    }
+    assert_eq!(config::read(&bare), Ok(pythia.clone()));
+    // The keys of both versions.
+    let (shape, ids) = (pythia.shape(1), TokenIds::default());
+    let ours = config::write(&pythia, &shape, &ids, Dtype::F32, Naming::Family);
+    assert_eq!(ours["rotary_pct"], 0.25);
+    let table =
+        json!({"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 0.25});
+    assert_eq!(ours["rope_parameters"], table);
+    assert!(ours["rope_theta"].is_null() && ours["partial_rotary_factor"].is_null());
+    // The residual is part of the model.
+    let sequential = ModelConfig {
+        parallel_residual: false,
+        ..pythia
+    };
+    assert_eq!(model_type(&sequential), Some("gpt_neox"));
+    let parallel = ModelConfig {
+        parallel_residual: true,
+        ..llama()
+    };
+    assert_eq!(model_type(&parallel), None);
+    let gpt2 = ModelConfig {
+        parallel_residual: true,
+        ..ModelConfig::default()
+    };
+    assert_eq!(model_type(&gpt2), None);
+}
+
+#[test]
+fn gpt_neo_has_windows_in_every_other_block_from_the_second_on() {
+    let theirs = oracle("gpt_neo");
+    let read = config::read(&theirs).unwrap();
+    let windows: Vec<_> = (0..4).map(|layer| read.window(layer)).collect();
+    assert_eq!(windows, [None, Some(5), None, Some(5)]);
+    assert_eq!(model_type(&read), Some("gpt_neo"));
+    // As GPT-2's in other respects, but with the usual scale.
+    let scaled = ModelConfig {
+        attention_scale: None,
+        ..read.clone()
+    };
+    assert_eq!(model_type(&scaled), None);
+    // The file names no kinds: 24 blocks in turns.
+    let mut large = theirs;
+    large["num_layers"] = json!(24);
+    for key in ["attention_types", "attention_layers", "window_size"] {
+        large.as_object_mut().unwrap().remove(key);
+    }
+    let large = config::read(&large).unwrap();
+    assert_eq!(
+        (large.window(0), large.window(23)),
+        (None, Some(256)),
+        "{large:?}"
+    );
+}
+
+/// Its config says nothing of the biases of its norms, and a quarter of each head turns where no key says otherwise.
+#[test]
+fn stablelm_has_biases_in_its_norms_alone() {
+    let mut theirs = oracle("stablelm");
+    let read = config::read(&theirs).unwrap();
+    assert!(!read.bias && read.norm.bias() == Some(true));
+    assert_eq!(model_type(&read), Some("stablelm"));
+    let unbiased = ModelConfig {
+        norm: NormConfig::LayerNorm(Default::default()),
+        ..read.clone()
+    };
+    assert_eq!(model_type(&unbiased), None);
+    let whole = ModelConfig {
+        position: PositionConfig::Rope(RopeConfig::default()),
+        ..read.clone()
+    };
+    let (shape, ids) = (whole.shape(1), TokenIds::default());
+    let ours = config::write(&whole, &shape, &ids, Dtype::F32, Naming::Family);
+    assert_eq!(ours["model_type"], "stablelm");
+    assert_eq!(ours["rope_parameters"]["partial_rotary_factor"], 1.0);
+    assert_eq!(ours["partial_rotary_factor"], 1.0);
+    theirs.as_object_mut().unwrap().remove("rope_parameters");
+    assert_eq!(config::read(&theirs), Ok(read));
+}
+
 /// The files of the hub, which have keys of the programs that trained the models.
 #[test]
 fn configs_of_the_hub_are_read() {
@@ -575,6 +667,37 @@ fn keys_that_change_the_computation_are_never_skipped() {
         ("starcoder2", "hidden_act", json!("tanh"), "tanh"),
         ("starcoder2", "norm_type", json!("rms_norm"), "norm_type"),
         ("starcoder2", "mlp_type", json!("gated"), "mlp_type"),
+        (
+            "gpt_neo",
+            "attention_types",
+            json!([[["global", "global", "local", "local"], 1]]),
+            "every n-th block",
+        ),
+        (
+            "gpt_neo",
+            "attention_types",
+            json!([[["global", "local"], 3]]),
+            "6 layers",
+        ),
+        ("gpt_neo", "attention_types", json!([[["all"], 4]]), "kind"),
+        (
+            "gpt_neo",
+            "attention_layers",
+            json!(["local", "local", "local", "local"]),
+            "attention_layers",
+        ),
+        ("stablelm", "qk_layernorm", json!(true), "qk_layernorm"),
+        (
+            "stablelm",
+            "use_parallel_residual",
+            json!(true),
+            "use_parallel_residual",
+        ),
+        ("stablelm", "head_dim", json!(6), "head_dim 6"),
+        ("gpt_neox", "attention_bias", json!(false), "attention_bias"),
+        ("gpt_neox", "hidden_act", json!("laplace"), "laplace"),
+        ("gpt_neox", "rope_theta", json!(5e5), "rotary_emb_base"),
+        ("gpt_neox", "num_attention_heads", json!(5), "multiple"),
         ("phi3", "interpolate_factor", json!(4), "interpolate_factor"),
         ("llama", "activation", json!("gelu"), "swiglu"),
         (

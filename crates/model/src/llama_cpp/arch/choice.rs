@@ -33,7 +33,18 @@ pub(in crate::llama_cpp) fn of(config: &ModelConfig, shape: &ModelShape) -> Opti
 }
 
 /// Settings that few architectures have, and what is without each.
-const RARE: [(&str, fn(&mut ModelConfig)); 10] = [
+const RARE: [(&str, fn(&mut ModelConfig)); 13] = [
+    ("model.parallel_residual", |c| c.parallel_residual = false),
+    ("model.attention_bias: output", |c| {
+        if c.attention_bias == AttentionBias::Output {
+            c.attention_bias = AttentionBias::None;
+        }
+    }),
+    ("model.global_first", |c| {
+        if c.global_first {
+            (c.global_first, c.sliding_window, c.global_every) = (false, None, None);
+        }
+    }),
     ("model.residual_scale", |c| c.residual_scale = None),
     ("model.logit_scale", |c| c.logit_scale = None),
     ("model.embedding_scale", |c| c.embedding_scale = None),

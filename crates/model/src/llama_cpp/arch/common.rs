@@ -12,7 +12,7 @@ const RMS_EPS: &str = "attention.layer_norm_rms_epsilon";
 pub const LAYER_EPS: &str = "attention.layer_norm_epsilon";
 
 /// Upper limit on the context length.
-const MAX_SEQ_LEN: usize = 1 << 20;
+pub const MAX_SEQ_LEN: usize = 1 << 20;
 
 /// The model config from the keys, for Llama-like models: SwiGLU, pre-norm.
 ///
@@ -58,7 +58,8 @@ pub fn read_normed(keys: Keys, seen: &Seen, norm: NormConfig) -> Result<ModelCon
             _ if seen.has_mlp_bias => AttentionBias::None,
             (false, false) => AttentionBias::None,
             (true, false) => AttentionBias::Qkv,
-            (_, true) => AttentionBias::All,
+            (false, true) => AttentionBias::Output,
+            (true, true) => AttentionBias::All,
         },
         tie_embeddings: !seen.has_head,
         ..ModelConfig::default()
@@ -80,7 +81,11 @@ pub fn seven_digits(x: f64) -> f64 {
     format!("{x:.6e}").parse().unwrap_or(x)
 }
 
-fn rope(keys: Keys, seen: &Seen, head_dim: usize) -> Result<RopeConfig, String> {
+/// Rotary positions of heads of `head_dim` features.
+///
+/// # Errors
+/// A key has another type, or a value that is not supported.
+pub fn rope(keys: Keys, seen: &Seen, head_dim: usize) -> Result<RopeConfig, String> {
     let width = keys.count_if("rope.dimension_count")?.unwrap_or(head_dim);
     if width == 0 || width > head_dim {
         return Err(format!("{width} features of {head_dim} cannot be rotated"));
@@ -325,6 +330,7 @@ pub fn is_plain(config: &ModelConfig) -> bool {
             .is_some_and(|rope| rope.local_theta.is_none())
         && matches!(config.mlp, MlpConfig::SwiGlu(_))
         && config.norm_placement == NormPlacement::Pre
+        && !config.parallel_residual
         && is_unscaled(config)
         && config.moe.as_ref().is_none_or(|moe| {
             moe.every == 1 && matches!(moe.balancing, crate::nn::Balancing::Loss {})

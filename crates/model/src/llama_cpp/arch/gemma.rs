@@ -71,6 +71,8 @@ fn has_parts(config: &ModelConfig, shape: &ModelShape) -> bool {
     let geglu = matches!(&config.mlp, MlpConfig::GeGlu(g) if g.approximate == Approximate::Tanh);
     unit_offset
         && geglu
+        && !config.global_first
+        && !config.parallel_residual
         && config.attention_biases() == AttentionBias::None
         && config.moe.is_none()
         && config.residual_scale.is_none()

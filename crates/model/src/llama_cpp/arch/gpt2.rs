@@ -41,7 +41,9 @@ impl Architecture for Gpt2 {
     }
 
     fn write(&self, config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
-        let plain = config.attention_scale.is_none() && common::is_unscaled(config);
+        let plain = !config.parallel_residual
+            && config.attention_scale.is_none()
+            && common::is_unscaled(config);
         let gelu = matches!(&config.mlp, MlpConfig::Gelu(_));
         if Naming::of(config) != Naming::Gpt2 || !gelu || !plain {
             return None;

@@ -26,7 +26,11 @@ impl Architecture for Llama {
             .as_ref()
             .is_none_or(|moe| moe.norm_topk && !config.bias);
         let rotated = common::rotates_all(config, shape);
-        if !plain || !weighted || !rotated || config.attention_biases() == AttentionBias::Qkv {
+        let unlike = matches!(
+            config.attention_biases(),
+            AttentionBias::Qkv | AttentionBias::Output
+        );
+        if !plain || !weighted || !rotated || unlike {
             return None;
         }
         let mut keys = common::write(config, shape)?;

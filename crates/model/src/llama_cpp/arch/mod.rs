@@ -5,11 +5,13 @@ mod choice;
 mod common;
 mod gemma;
 mod gpt2;
+mod gptneox;
 mod granite;
 mod llama;
 mod phi3;
 mod qwen;
 mod smollm3;
+mod stablelm;
 mod starcoder2;
 
 use super::keys::Keys;
@@ -80,6 +82,11 @@ pub(super) trait Architecture: Sync {
         false
     }
 
+    /// The head is always a tensor of its own, a copy of the embeddings for a model that ties the two.
+    fn needs_head(&self) -> bool {
+        false
+    }
+
     /// Biases are always present, zeros for a model without them.
     fn needs_biases(&self) -> bool {
         false
@@ -90,6 +97,7 @@ pub(super) trait Architecture: Sync {
 /// partial RoPE.
 const ALL: &[&dyn Architecture] = &[
     &gpt2::Gpt2,
+    &gptneox::GptNeoX,
     &llama::Llama,
     &smollm3::SmolLm3,
     &granite::Granite,
@@ -101,6 +109,7 @@ const ALL: &[&dyn Architecture] = &[
     &gemma::Gemma3,
     &phi3::Phi3,
     &starcoder2::Starcoder2,
+    &stablelm::StableLm,
 ];
 
 /// The architecture of a file.

@@ -37,6 +37,7 @@ impl Architecture for Starcoder2 {
         let own = matches!(config.norm, NormConfig::LayerNorm(_))
             && matches!(config.mlp, MlpConfig::Gelu(_))
             && !config.qk_norm
+            && !config.parallel_residual
             && config.moe.is_none()
             && config.norm_placement == NormPlacement::Pre
             && common::rotates_alike(config, shape)

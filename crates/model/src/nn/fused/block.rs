@@ -1,4 +1,5 @@
-//! How nodes form a transformer block: the placement of norms, and what is added to the residual stream.
+//! How nodes form a transformer block: the placement of norms, and what is added to the residual stream. With a parallel residual
+//! the stream before attention has three readers: both norms, and the sum with attention's output.
 
 use super::{Output, Pass, Plan};
 use crate::kernels::dropout::Dropout;
@@ -37,8 +38,14 @@ impl Pass {
     ) -> Slot {
         let is_cached = texts.is_some();
         let after = self.attention_layer(plan, x, (layer, block), texts);
-        let y = self.mlp_layer(plan, after, (layer, block), is_cached, output);
-        self.read(after);
+        if !plan.config.parallel_residual {
+            let y = self.mlp_layer(plan, [after; 2], (layer, block), is_cached, output);
+            self.read(after);
+            return y;
+        }
+        let y = self.mlp_layer(plan, [x, after], (layer, block), is_cached, output);
+        // Only the sum read it, whose backward needs no values: its buffer is free in training, too.
+        self.arena.release(after);
         y
     }
 
@@ -84,11 +91,11 @@ impl Pass {
         after
     }
 
-    /// The feed-forward layer with its norms, added to the residual stream `after` attention.
+    /// The feed-forward layer of the residual stream `x` with its norms, added to the stream `after` attention.
     fn mlp_layer(
         &mut self,
         plan: &Plan,
-        after: Slot,
+        [x, after]: [Slot; 2],
         (layer, block): (usize, &BlockSpans),
         is_cached: bool,
         output: Output,
@@ -102,12 +109,12 @@ impl Pass {
             MlpSpans::One(spans) => plan.among([&spans.wide], is_cached),
             MlpSpans::Many(_) => Storage::F32,
         };
-        let h = self.norm_before(plan, after, block.norm2.as_ref(), kept);
+        let h = self.norm_before(plan, x, block.norm2.as_ref(), kept);
         match &block.mlp {
             MlpSpans::One(spans) => {
                 let kept = Output::New(plan.among([&spans.wide, &spans.out], is_cached));
                 let wide = self.linear(plan, h, None, &spans.wide, kept);
-                if h != after {
+                if h != x {
                     self.release_recomputable(h);
                 }
                 let active = self.activation(plan, wide);
@@ -124,7 +131,7 @@ impl Pass {
             }
             MlpSpans::Many(spans) => {
                 let y = self.join(plan, after, Last::Experts { x: h, spans }, joint, output);
-                if h != after {
+                if h != x {
                     self.read(h);
                 }
                 y

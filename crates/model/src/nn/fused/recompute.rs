@@ -116,10 +116,16 @@ mod tests {
     #[test]
     fn gradients_equal_those_of_small_batches_and_the_predicted_bytes_are_exact() {
         assert!(is_recomputed(ROWS * 16) && !is_recomputed(1024 * 64));
+        let parallel = ModelConfig {
+            parallel_residual: true,
+            ..config(false)
+        };
         let cases = [
             (config(false), ActivationCheckpointing::None {}),
             (config(false), ActivationCheckpointing::Full {}),
             (config(true), ActivationCheckpointing::None {}),
+            (parallel.clone(), ActivationCheckpointing::None {}),
+            (parallel, ActivationCheckpointing::Full {}),
         ];
         for (config, checkpointing) in cases {
             let mut model = Model::new(&config, VOCAB, &Device::Cpu).unwrap();

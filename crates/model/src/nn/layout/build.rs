@@ -159,8 +159,8 @@ impl<'a> Builder<'a> {
         let norms = norms.map(|name| name.map(&at));
         let mlp = at("mlp");
         let biases = self.config.attention_biases();
-        let has_qkv_bias = biases != AttentionBias::None;
-        let has_out_bias = biases == AttentionBias::All;
+        let has_qkv_bias = matches!(biases, AttentionBias::Qkv | AttentionBias::All);
+        let has_out_bias = matches!(biases, AttentionBias::Output | AttentionBias::All);
         let [before1, after1, before2, after2] = norms;
         let (std, residual_std) = self.stds();
         BlockSpans {
@@ -273,7 +273,8 @@ impl<'a> Builder<'a> {
         let d = self.shape.d_model;
         let first = self.infos.len();
         let gain = self.gain(name, d);
-        let has_bias = self.config.bias && self.config.norm.kind() == NormKind::Layer;
+        let is_biased = self.config.norm.bias().unwrap_or(self.config.bias);
+        let has_bias = is_biased && self.config.norm.kind() == NormKind::Layer;
         let bias = has_bias.then(|| {
             let name = format!("{name}.bias");
             self.push(name, Role::Norm.bias(), vec![d], Init::Zeros)

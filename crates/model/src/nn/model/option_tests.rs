@@ -88,6 +88,15 @@ pub(super) fn options() -> Vec<(&'static str, ModelConfig)> {
             "post layernorm",
             json!({"norm_placement": "post", "norm": {"layernorm": {}}, "bias": true}),
         ),
+        (
+            "neo",
+            json!({
+                "n_kv_head": 4, "position": {"learned": {}}, "norm": {"layernorm": {}}, "mlp": {"gelu": {}}, "bias": true,
+                "attention_bias": "output", "attention_scale": 1.0, "sliding_window": 3, "global_every": 2,
+                "global_first": true,
+            }),
+        ),
+        ("norm bias", json!({"norm": {"layernorm": {"bias": true}}})),
         ("relu", json!({"mlp": {"relu": {}}})),
         ("silu", json!({"mlp": {"silu": {}}})),
         ("leaky", json!({"mlp": {"leaky_relu": {"slope": 0.2}}})),
@@ -129,6 +138,26 @@ pub(super) fn options() -> Vec<(&'static str, ModelConfig)> {
         (
             "experts, both",
             json!({"moe": {"n_expert": 3}, "norm_placement": "both"}),
+        ),
+        ("parallel", json!({"parallel_residual": true})),
+        (
+            "neox",
+            json!({
+                "parallel_residual": true, "n_kv_head": 4, "norm": {"layernorm": {}}, "bias": true,
+                "mlp": {"gelu": {}}, "position": {"rope": {"fraction": 0.34}},
+            }),
+        ),
+        (
+            "parallel experts",
+            json!({"parallel_residual": true, "moe": {"n_expert": 3}}),
+        ),
+        (
+            "dropout, parallel",
+            json!({"dropout": 0.3, "parallel_residual": true}),
+        ),
+        (
+            "dropout, parallel experts",
+            json!({"dropout": 0.3, "parallel_residual": true, "moe": {"n_expert": 3, "every": 2}}),
         ),
         ("dropout", json!({"dropout": 0.3})),
         (

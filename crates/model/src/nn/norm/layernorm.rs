@@ -17,11 +17,17 @@ pub struct Config {
     /// Added to the variance before the square root.
     #[schemars(range(min = 1e-12, max = 0.1))]
     pub eps: f64,
+    /// A bias vector beside the gain. Default: as the linear layers (`model.bias`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bias: Option<bool>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { eps: 1e-5 }
+        Config {
+            eps: 1e-5,
+            bias: None,
+        }
     }
 }
 
@@ -31,5 +37,8 @@ impl super::Norm for Config {
     }
     fn eps(&self) -> f64 {
         self.eps
+    }
+    fn bias(&self) -> Option<bool> {
+        self.bias
     }
 }

@@ -14,6 +14,10 @@ pub trait Norm {
     fn kind(&self) -> NormKind;
     /// Added to the variance (or mean square) before the square root.
     fn eps(&self) -> f64;
+    /// Whether it has a bias vector, where the kind has one; `None`: as the linear layers.
+    fn bias(&self) -> Option<bool> {
+        None
+    }
     /// Offset added to a stored gain before it is used.
     fn gain_offset(&self) -> f64 {
         0.0

@@ -6,15 +6,20 @@ use serde_json::{Value, json};
 
 const PATH: &str = "adapter.lora.targets";
 
-/// Linear layers as Llama's kin call them, and ours.
-const LAYERS: &[(&str, &str)] = &[
-    ("q_proj", "query"),
-    ("k_proj", "key"),
-    ("v_proj", "value"),
-    ("o_proj", "output"),
-    ("gate_proj", "gate"),
-    ("up_proj", "up"),
-    ("down_proj", "down"),
+/// Linear layers as Llama's kin call them, and ours; then as GPT-NeoX and GPT-Neo do.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("q_proj", &["query"]),
+    ("k_proj", &["key"]),
+    ("v_proj", &["value"]),
+    ("o_proj", &["output"]),
+    ("gate_proj", &["gate"]),
+    ("up_proj", &["up"]),
+    ("down_proj", &["down"]),
+    ("query_key_value", &["query", "key", "value"]),
+    ("dense", &["output"]),
+    ("out_proj", &["output"]),
+    ("dense_h_to_4h", &["up"]),
+    ("dense_4h_to_h", &["down"]),
 ];
 
 /// Sets of layers with a name here.
@@ -32,7 +37,9 @@ const SETS: &[(&str, &[&str])] = &[
 const TABLES: &[(&str, &str)] = &[
     ("embed_tokens", "embeddings"),
     ("wte", "embeddings"),
+    ("embed_in", "embeddings"),
     ("lm_head", "head"),
+    ("embed_out", "head"),
 ];
 
 /// A list, or a text with commas.
@@ -48,7 +55,7 @@ pub(super) fn names(value: &Value) -> Vec<String> {
     names.map(String::from).collect()
 }
 
-fn of<'a>(list: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
+fn of<T: Copy>(list: &[(&str, T)], name: &str) -> Option<T> {
     let found = list.iter().find(|(theirs, _)| *theirs == name);
     found.map(|(_, ours)| *ours)
 }
@@ -73,12 +80,12 @@ impl Reader {
         if self.all_linear {
             return self.add_to_all_linear(theirs, &names);
         }
-        let known: Option<Vec<&str>> = names.iter().map(|name| of(LAYERS, name)).collect();
-        let Some(mut layers) = known else {
+        let known: Option<Vec<&[&str]>> = names.iter().map(|name| of(LAYERS, name)).collect();
+        let Some(mut layers) = known.map(|known| known.concat()) else {
             let list = json!(names).to_string();
             return self.listed_targets(theirs, ("pattern", "patterns"), &list);
         };
-        let place = |layer: &str| LAYERS.iter().position(|(_, ours)| *ours == layer);
+        let place = |layer: &str| LAYERS.iter().position(|(_, ours)| *ours == [layer]);
         layers.sort_by_key(|layer| place(layer));
         layers.dedup();
         match SETS.iter().find(|(_, set)| *set == layers) {

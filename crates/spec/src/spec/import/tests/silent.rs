@@ -188,6 +188,8 @@ fn modules_with_adapters_are_sets_kinds_or_patterns() {
             "all",
         ),
         ("lora_target: q_proj,k_proj", "custom"),
+        ("lora_target: query_key_value,dense", "attention_only"),
+        ("lora_target: query_key_value", "custom"),
         ("lora_target: qkv_proj,o_proj", "pattern"),
     ] {
         assert_eq!(lora(line, "targets"), targets, "{line}");
