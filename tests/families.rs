@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 /// Folder, dtype of the weights, and family.
-const FOLDERS: [(&str, Dtype, &str); 16] = [
+const FOLDERS: [(&str, Dtype, &str); 18] = [
     ("gpt2", Dtype::F32, "gpt2"),
     ("llama", Dtype::F32, "llama"),
     ("llama3", Dtype::Bf16, "llama"),
@@ -25,6 +25,8 @@ const FOLDERS: [(&str, Dtype, &str); 16] = [
     ("qwen3", Dtype::F32, "qwen3"),
     ("gemma2", Dtype::F32, "gemma2"),
     ("gemma3", Dtype::F32, "gemma3_text"),
+    ("olmo2", Dtype::F32, "olmo2"),
+    ("olmo3", Dtype::F32, "olmo3"),
     ("phi3", Dtype::F32, "phi3"),
     // Mistral computes the same; the family that was read is written.
     ("phi3_whole", Dtype::F32, "phi3"),

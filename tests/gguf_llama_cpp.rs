@@ -331,7 +331,7 @@ fn our_files_give_llama_cpps_logits_and_tokens_when_they_are_read_back() {
 
 #[test]
 fn logits_of_transformers_survive_our_files() {
-    for name in FAMILIES {
+    for name in FAMILIES.into_iter().chain(["olmo2", "olmo3"]) {
         let case = family(name);
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("model.gguf");

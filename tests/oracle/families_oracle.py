@@ -118,6 +118,19 @@ def families():
     ), torch.float32, None, None
 
 
+    yield "olmo2", tf.Olmo2Config(**small(rope_parameters=rope(500000.0))), torch.float32, None, None
+    # A window in three of four blocks, which the scaling leaves out.
+    yield "olmo3", tf.Olmo3Config(
+        **small(
+            num_hidden_layers=5, sliding_window=5,
+            rope_parameters={
+                "full_attention": {**yarn, "rope_theta": 500000.0},
+                "sliding_attention": rope(500000.0),
+            },
+        )
+    ), torch.float32, None, None
+
+
 def randomize(model, seed):
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():

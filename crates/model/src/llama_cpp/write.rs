@@ -66,9 +66,11 @@ pub fn write(
     let (config, shape) = (model.config(), model.shape());
     check_head(config)?;
     let chosen = arch::of(config, shape).ok_or_else(|| {
-        ModelFileError::Model(
-            "llama.cpp has no architecture for this model: supported are GPT-2, Llama, Qwen2, Qwen3, Gemma 2 and 3 and Phi-3; --format safetensors writes any model".into(),
-        )
+        let known = || "supported are GPT-2, Llama, Qwen2, Qwen3, Gemma 2 and 3, OLMo 2 and 3 and Phi-3".into();
+        let why = arch::reason(config, shape).unwrap_or_else(known);
+        ModelFileError::Model(format!(
+            "llama.cpp has no architecture for this model: {why}; --format safetensors writes any model"
+        ))
     })?;
     let architecture = chosen.architecture;
     let mut instead = BTreeMap::new();

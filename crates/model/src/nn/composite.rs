@@ -9,7 +9,7 @@ use super::position::wave;
 use super::step_position::{Place, StepPosition};
 use super::tables::rotations;
 use super::tape::Track;
-use super::{HeadKind, ModelConfig, ModelShape, NormPlacement, TokenBatch};
+use super::{HeadKind, ModelConfig, ModelShape, TokenBatch};
 use crate::kernels::attention::{Mask, PastKeyValues, Scores};
 use crate::kernels::experts::Counted;
 use crate::kernels::positions::Positions;
@@ -260,9 +260,9 @@ impl Decoder<'_> {
         after: Option<&NormSpans>,
         place: Place,
     ) -> Result<Tensor> {
-        match self.config.norm_placement {
-            NormPlacement::Both => x + self.dropped(self.norm(after, &added)?, place)?,
-            _ => self.norm(after, &(x + self.dropped(added, place)?)?),
+        match self.config.norm_placement.is_before_sum() {
+            true => x + self.dropped(self.norm(after, &added)?, place)?,
+            false => self.norm(after, &(x + self.dropped(added, place)?)?),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Incompatible values of a [`ModelConfig`], with a fix for each. Ranges of single values are in the types.
 
-use super::ModelConfig;
+use super::{ModelConfig, QkNormOver};
 
 /// One problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -181,6 +181,12 @@ fn attention(config: &ModelConfig, faults: &mut Faults) {
         &["global_every", "sliding_window"],
         "global_every says which blocks are without a sliding window, and none is set",
         "say sliding_window, or leave global_every out",
+    );
+    faults.want(
+        config.qk_norm || config.qk_norm_over == QkNormOver::Head,
+        &["qk_norm_over", "qk_norm"],
+        "qk_norm_over says what the norms of queries and keys are over, and there are none",
+        "say qk_norm: true, or leave qk_norm_over out",
     );
 }
 

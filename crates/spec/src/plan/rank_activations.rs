@@ -35,7 +35,7 @@ fn of_trained(arch: &Arch, width: u64) -> u64 {
     let wide = if arch.config().mlp.gated() { 3 } else { 2 };
     let norms = match arch.config().norm_placement {
         NormPlacement::Both => 4,
-        NormPlacement::Pre | NormPlacement::Post => 2,
+        NormPlacement::Pre | NormPlacement::Post | NormPlacement::Reordered => 2,
     };
     let matmuls =
         2 * arch.d_model() + 2 * arch.q_width() + 2 * arch.kv_width() + wide * arch.active_d_ff();

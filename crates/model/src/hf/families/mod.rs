@@ -9,6 +9,8 @@ mod gpt2;
 mod llama;
 mod mistral;
 mod mixtral;
+mod olmo2;
+mod olmo3;
 mod phi3;
 mod qwen2;
 mod qwen3;
@@ -87,6 +89,8 @@ pub const FAMILIES: &[&dyn Family] = &[
     &qwen3::Qwen3,
     &gemma2::Gemma2,
     &gemma3::Gemma3,
+    &olmo2::Olmo2,
+    &olmo3::Olmo3,
     &phi3::Phi3,
     &mixtral::Mixtral,
     &qwen3_moe::Qwen3Moe,
@@ -106,6 +110,7 @@ pub fn named(model_type: &str) -> Result<&'static dyn Family, String> {
             "; only the text models of Gemma 3 are supported (model_type gemma3_text, such as google/gemma-3-1b-it), not the vision ones"
         }
         "gemma" => "; only Gemma 2 and 3 are supported",
+        "olmo" => "; only OLMo 2 and 3 are supported",
         _ => "",
     };
     Err(format!(

@@ -5,7 +5,7 @@ use crate::gguf::Value;
 use crate::nn::mlp::MlpConfig;
 use crate::nn::norm::NormConfig;
 use crate::nn::position::{PositionConfig, RopeConfig, ScalingConfig, scaling};
-use crate::nn::{AttentionBias, ModelConfig, ModelShape, MoeConfig, NormPlacement};
+use crate::nn::{AttentionBias, ModelConfig, ModelShape, MoeConfig, NormPlacement, QkNormOver};
 
 /// Upper limit on the context length.
 const MAX_SEQ_LEN: usize = 1 << 20;
@@ -275,7 +275,7 @@ pub fn has_factors(config: &ModelConfig) -> bool {
     rope.is_some_and(|rope| matches!(rope.scaling, Some(ScalingConfig::Llama3(_))))
 }
 
-/// Whether a model is Llama-like up to biases, QK-norm, experts and partial RoPE.
+/// Whether a model is Llama-like up to biases, QK-norm of single heads, experts and partial RoPE.
 pub fn is_plain(config: &ModelConfig) -> bool {
     let plain_norm = match &config.norm {
         NormConfig::RmsNorm(norm) => !norm.unit_offset,
@@ -288,6 +288,7 @@ pub fn is_plain(config: &ModelConfig) -> bool {
             .is_some_and(|rope| rope.local_theta.is_none())
         && matches!(config.mlp, MlpConfig::SwiGlu(_))
         && config.norm_placement == NormPlacement::Pre
+        && config.qk_norm_over == QkNormOver::Head
         && config.sliding_window.is_none()
         && config.attention_softcap.is_none()
         && config.logit_softcap.is_none()

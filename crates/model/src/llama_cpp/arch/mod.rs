@@ -6,6 +6,7 @@ mod common;
 mod gemma;
 mod gpt2;
 mod llama;
+mod olmo2;
 mod phi3;
 mod qwen;
 
@@ -14,6 +15,7 @@ use crate::gguf::Value;
 use crate::nn::{ModelConfig, ModelShape};
 
 pub(super) use choice::{Chosen, of};
+pub(super) use olmo2::reason;
 
 /// Facts from a file's tensors that its keys do not contain.
 #[derive(Debug, Clone, Default)]
@@ -93,6 +95,7 @@ const ALL: &[&dyn Architecture] = &[
     &qwen::Qwen3Moe,
     &gemma::Gemma2,
     &gemma::Gemma3,
+    &olmo2::Olmo2,
     &phi3::Phi3,
 ];
 
