@@ -274,7 +274,15 @@ fn invalid_config_values_never_panic() {
         json!({}),
         json!({"rope_type": "yarn", "factor": 1e300}),
     ];
-    for family in ["gpt2", "llama3", "qwen2", "gemma3", "olmo3", "phi3", "qwen3_moe"] {
+    for family in [
+        "gpt2",
+        "llama3",
+        "qwen2",
+        "gemma3",
+        "olmo3",
+        "phi3",
+        "qwen3_moe",
+    ] {
         let dir = sound(family);
         let path = dir.path().join(hf::CONFIG);
         let whole: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();

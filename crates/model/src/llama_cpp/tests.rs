@@ -422,7 +422,11 @@ fn olmo_3_is_written_as_olmo2_with_a_window() {
         ("post_attention_norm", 64),
         ("post_ffw_norm", 64),
     ] {
-        assert_eq!(dims(&format!("blk.4.{name}.weight")), Some(vec![width]), "{name}");
+        assert_eq!(
+            dims(&format!("blk.4.{name}.weight")),
+            Some(vec![width]),
+            "{name}"
+        );
     }
     assert!(dims("blk.0.attn_norm.weight").is_none() && dims("blk.0.ffn_norm.weight").is_none());
     let read = GgufModel::open(&path).unwrap().config().clone();
@@ -447,8 +451,14 @@ fn a_setting_that_olmo2_does_not_have_is_named() {
         (|c| c.attention_bias = AttentionBias::All, "attention_bias"),
         (|c| c.head_dim = Some(32), "head_dim"),
         (|c| c.global_every = Some(2), "global_every: 4"),
-        (|c| c.qk_norm_over = QkNormOver::Head, "qk_norm_over: all_heads"),
-        (|c| c.norm_placement = NormPlacement::Pre, "norm_placement: reordered"),
+        (
+            |c| c.qk_norm_over = QkNormOver::Head,
+            "qk_norm_over: all_heads",
+        ),
+        (
+            |c| c.norm_placement = NormPlacement::Pre,
+            "norm_placement: reordered",
+        ),
         (|c| c.mlp = MlpConfig::GeGlu(Default::default()), "swiglu"),
         (
             |c| {
@@ -473,8 +483,15 @@ fn a_setting_that_olmo2_does_not_have_is_named() {
         ..olmo3()
     };
     let (_dir, path, written) = saved(&random(&every_second), Kind::F32);
-    assert!(written.notes[0].contains("from 32 to 6 tokens"), "{:?}", written.notes);
-    assert_eq!(GgufModel::open(&path).unwrap().config().sliding_window, None);
+    assert!(
+        written.notes[0].contains("from 32 to 6 tokens"),
+        "{:?}",
+        written.notes
+    );
+    assert_eq!(
+        GgufModel::open(&path).unwrap().config().sliding_window,
+        None
+    );
 }
 
 /// llama.cpp's converter names `<|im_end|>` of Qwen2.5 Instruct alone, and answers ran on behind `<|endoftext|>`.

@@ -104,7 +104,10 @@ fn norms_of_olmo_are_no_other_familys_and_its_windows_make_it_the_third() {
     assert_eq!(windowed(|c| rope(c, yarn_of(), Some(1e4))), Some("olmo3"));
     assert_eq!(windowed(|c| rope(c, yarn_of(), Some(1e5))), Some("olmo3"));
     assert_eq!(windowed(|c| rope(c, yarn_of(), None)), None);
-    assert_eq!(model_type(&olmo(|c| rope(c, yarn_of(), None))), Some("olmo2"));
+    assert_eq!(
+        model_type(&olmo(|c| rope(c, yarn_of(), None))),
+        Some("olmo2")
+    );
     // One of the two norms alone is nobody's.
     assert_eq!(of(|c| c.qk_norm_over = QkNormOver::Head), None);
     assert_eq!(of(|c| c.norm_placement = NormPlacement::Pre), None);
@@ -144,7 +147,10 @@ fn the_keys_of_transformers_4_describe_the_same_olmo_3() {
     // Two versions of transformers take another base in blocks with a window.
     old["rope_theta"] = json!(1e6);
     let error = config::read(&old).unwrap_err();
-    assert!(error.contains("rope_parameters.sliding_attention"), "{error}");
+    assert!(
+        error.contains("rope_parameters.sliding_attention"),
+        "{error}"
+    );
     old["sliding_window"] = Value::Null;
     assert!(config::read(&old).is_ok());
 }

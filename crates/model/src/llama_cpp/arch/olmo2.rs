@@ -89,9 +89,8 @@ fn unsupported(config: &ModelConfig, shape: &ModelShape) -> Option<&'static str>
         Some(_) => false,
     };
     let has_window = window(config, shape).is_some();
-    let windows_fit = |layer: usize| {
-        config.window(layer).is_none() == (layer + 1).is_multiple_of(EVERY)
-    };
+    let windows_fit =
+        |layer: usize| config.window(layer).is_none() == (layer + 1).is_multiple_of(EVERY);
     let local_fits = match rope.local_theta {
         Some(theta) => theta == rope.theta,
         None => rope.scaling.is_none(),
@@ -103,13 +102,19 @@ fn unsupported(config: &ModelConfig, shape: &ModelShape) -> Option<&'static str>
     let conditions = [
         (norms, "which has both"),
         (is_rms, "which has norm: rmsnorm without unit_offset"),
-        (matches!(config.mlp, MlpConfig::SwiGlu(_)), "which has mlp: swiglu"),
+        (
+            matches!(config.mlp, MlpConfig::SwiGlu(_)),
+            "which has mlp: swiglu",
+        ),
         (config.moe.is_none(), "which has no experts (moe)"),
         (
             config.attention_biases() == AttentionBias::None,
             "which has no biases (bias, attention_bias)",
         ),
-        (!config.tie_embeddings, "which has a head of its own (tie_embeddings: false)"),
+        (
+            !config.tie_embeddings,
+            "which has a head of its own (tie_embeddings: false)",
+        ),
         (
             shape.n_head * shape.head_dim == shape.d_model,
             "whose heads are d_model / n_head wide (head_dim)",
@@ -118,7 +123,10 @@ fn unsupported(config: &ModelConfig, shape: &ModelShape) -> Option<&'static str>
             config.attention_softcap.is_none() && config.logit_softcap.is_none(),
             "which has no soft caps (attention_softcap, logit_softcap)",
         ),
-        (config.embedding_scale.is_none(), "which has no embedding_scale"),
+        (
+            config.embedding_scale.is_none(),
+            "which has no embedding_scale",
+        ),
         (
             rope.width(shape.head_dim) == shape.head_dim,
             "which rotates whole heads (position.rope.fraction)",

@@ -114,7 +114,13 @@ fn norms_of_added_outputs_and_of_all_heads_have_the_names_and_widths_of_olmo_2()
         info.unwrap().len
     };
     // Four heads of 32 features, and two of keys.
-    assert_eq!((width("0.self_attn.q_norm.weight"), width("0.self_attn.k_norm.weight")), (128, 64));
+    assert_eq!(
+        (
+            width("0.self_attn.q_norm.weight"),
+            width("0.self_attn.k_norm.weight")
+        ),
+        (128, 64)
+    );
 }
 
 #[test]
