@@ -32,8 +32,9 @@ impl Family for Olmo3 {
     }
 
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
-        let position = |rope| PositionConfig::Rope(rope);
-        let config = olmo2::DEFAULTS.with(keys, position(RopeConfig::default()))?;
+        // Read below, when it is known whether there are windows.
+        let position = PositionConfig::Rope(RopeConfig::default());
+        let config = olmo2::DEFAULTS.with(keys, position)?;
         let config = olmo2::normed(config, keys)?;
         let window = match keys.has("sliding_window") {
             true => keys.size("sliding_window")?,
@@ -42,7 +43,7 @@ impl Family for Olmo3 {
         let (sliding_window, global_every) = common::layer_types(keys, config.n_layer, window)?
             .unwrap_or((window, window.map(|_| EVERY)));
         Ok(ModelConfig {
-            position: position(rotation(keys, sliding_window.is_some())?),
+            position: PositionConfig::Rope(rotation(keys, sliding_window.is_some())?),
             sliding_window,
             global_every,
             ..config
