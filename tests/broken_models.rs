@@ -283,6 +283,7 @@ fn invalid_config_values_never_panic() {
         "smollm3",
         "qwen2",
         "gemma3",
+        "olmo3",
         "phi3",
         "starcoder2",
         "qwen3_moe",

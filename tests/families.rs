@@ -32,6 +32,8 @@ const FOLDERS: [(&str, Dtype, &str); 18] = [
     ("gemma", Dtype::F32, "gemma"),
     ("gemma2", Dtype::F32, "gemma2"),
     ("gemma3", Dtype::F32, "gemma3_text"),
+    ("olmo2", Dtype::F32, "olmo2"),
+    ("olmo3", Dtype::F32, "olmo3"),
     ("phi3", Dtype::F32, "phi3"),
     // Mistral computes the same; the family that was read is written.
     ("phi3_whole", Dtype::F32, "phi3"),

@@ -169,6 +169,17 @@ def old_neox(config):
     config["transformers_version"] = "4.24.0"
     for key in ("attention_bias", "classifier_dropout", "rope_scaling"):
         config.pop(key, None)
+    yield "olmo2", tf.Olmo2Config(**small(rope_parameters=rope(500000.0))), torch.float32, None, None
+    # A window in three of four blocks, which the scaling leaves out.
+    yield "olmo3", tf.Olmo3Config(
+        **small(
+            num_hidden_layers=5, sliding_window=5,
+            rope_parameters={
+                "full_attention": {**yarn, "rope_theta": 500000.0},
+                "sliding_attention": rope(500000.0),
+            },
+        )
+    ), torch.float32, None, None
 
 
 def randomize(model, seed):

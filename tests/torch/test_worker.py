@@ -74,6 +74,13 @@ def described(**changes: Any) -> dict[str, Any]:
             f"{at}mlp.up_proj.weight": [32, WIDTH],
             f"{at}mlp.down_proj.weight": [WIDTH, 32],
         }
+        if config["norm_placement"] == "reordered":
+            del shapes[f"{at}input_layernorm.weight"]
+            shapes[f"{at}post_feedforward_layernorm.weight"] = [WIDTH]
+        if config["qk_norm"]:
+            over_all = config.get("qk_norm_over") == "all_heads"
+            shapes[f"{at}self_attn.q_norm.weight"] = [WIDTH if over_all else each]
+            shapes[f"{at}self_attn.k_norm.weight"] = [KV * each if over_all else each]
     frequencies = [10_000.0 ** (-2 * i / each) for i in range(each // 2)]
     rotation = {"frequencies": frequencies, "factor": 1.0} if rope else None
     return {
@@ -131,6 +138,8 @@ class Reading(unittest.TestCase):
             # Granite's.
             {"attention_scale": 0.3, "embedding_scale": 6.0, "residual_scale": 0.22, "logit_scale": 0.625},
             {"residual_scale": 0.5, "logit_scale": 1.7, "logit_softcap": 3.0},
+            {"qk_norm": True},
+            {"qk_norm": True, "qk_norm_over": "all_heads", "norm_placement": "reordered"},
         ]
         for changes in variants:
             with self.subTest(**changes), torch.no_grad():
@@ -176,6 +185,35 @@ class Reading(unittest.TestCase):
         sequential = self.decoder()
         with torch.no_grad():
             self.assertGreater((found - sequential.blocks[0](x, rope, mask, True)).abs().max().item(), 1e-2)
+
+    def test_norms_of_olmo_2_are_those_of_its_formula(self) -> None:
+        decoder = self.decoder(qk_norm=True, qk_norm_over="all_heads", norm_placement="reordered", rope=False)
+        weights = {name: decoder.table.made[name] for name in decoder.table.infos}
+        ids = torch.tensor([[3, 1, 4, 1, 5]])
+
+        def norm(x: Tensor, name: str) -> Tensor:
+            return x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * weights[f"{name}.weight"]
+
+        def heads(x: Tensor) -> Tensor:
+            found = x.view(1, ids.shape[1], -1, WIDTH // HEADS).transpose(1, 2)
+            return found.repeat_interleave(HEADS // found.shape[1], 1)
+
+        x = weights["model.embed_tokens.weight"][ids]
+        for layer in range(LAYERS):
+            at = f"model.layers.{layer}."
+            q, k, v = (x @ weights[f"{at}self_attn.{name}_proj.weight"].T for name in "qkv")
+            q, k = norm(q, f"{at}self_attn.q_norm"), norm(k, f"{at}self_attn.k_norm")
+            scores = heads(q) @ heads(k).transpose(-1, -2) / math.sqrt(WIDTH // HEADS)
+            future = torch.ones(5, 5).triu(1).bool()
+            mixed = (scores.masked_fill(future, -math.inf).softmax(-1) @ heads(v)).transpose(1, 2).reshape(1, 5, WIDTH)
+            x = x + norm(mixed @ weights[f"{at}self_attn.o_proj.weight"].T, f"{at}post_attention_layernorm")
+            gate, up = (x @ weights[f"{at}mlp.{name}_proj.weight"].T for name in ("gate", "up"))
+            down = (torch.nn.functional.silu(gate) * up) @ weights[f"{at}mlp.down_proj.weight"].T
+            x = x + norm(down, f"{at}post_feedforward_layernorm")
+        expected = (norm(x, "model.norm") @ weights["model.embed_tokens.weight"].T).log_softmax(-1)
+        targets = torch.tensor([[1, 4, 1, 5, 9]])
+        logp, *_ = decoder(ids, targets, None)
+        torch.testing.assert_close(logp, expected.gather(-1, targets[..., None])[..., 0], atol=2e-5, rtol=2e-5)
 
     def test_a_temperature_divides_logits(self) -> None:
         decoder = self.decoder(logit_softcap=3.0)

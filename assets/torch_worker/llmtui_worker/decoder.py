@@ -41,6 +41,7 @@ class Block(nn.Module):
             before1, after1, before2, after2 = {
                 "pre": ("input_layernorm", "", "post_attention_layernorm", ""),
                 "post": ("", "post_attention_layernorm", "", "post_feedforward_layernorm"),
+                "reordered": ("", "post_attention_layernorm", "", "post_feedforward_layernorm"),
                 "both": (
                     "input_layernorm",
                     "post_attention_layernorm",
@@ -81,7 +82,7 @@ class Block(nn.Module):
         return x if norm is None else norm(x)
 
     def _join(self, x: Tensor, added: Tensor, after: Norm | None) -> Tensor:
-        if self.config["norm_placement"] == "both":
+        if self.config["norm_placement"] in ("both", "reordered"):
             return self._sum(x, self._drop(self._norm(after, added)))
         return self._norm(after, self._sum(x, self._drop(added)))
 
@@ -116,9 +117,11 @@ class Block(nn.Module):
         return out
 
     def _unit(self, x: Tensor, gain: Tensor) -> Tensor:
+        """Normalizes `x` (B, T, heads, head_dim): each head by itself, or with a gain for every feature all heads of a token at once."""
         ((_, settings),) = self.config["norm"].items()
         offset = 1.0 if settings.get("unit_offset") else 0.0
-        return F.rms_norm(x.float(), x.shape[-1:], gain + offset if offset else gain, settings["eps"])
+        vectors = x.float() if gain.numel() == x.shape[-1] else x.float().flatten(2)
+        return F.rms_norm(vectors, vectors.shape[-1:], gain + offset if offset else gain, settings["eps"]).view_as(x)
 
 
 class Decoder(nn.Module):

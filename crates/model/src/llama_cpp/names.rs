@@ -114,7 +114,7 @@ fn in_block(stem: &str) -> Option<(usize, &str)> {
 fn block_name(part: &str, placement: NormPlacement) -> Option<&'static str> {
     Some(match part {
         "input_layernorm" | "ln_1" => "attn_norm",
-        "post_attention_layernorm" if placement == NormPlacement::Both => "post_attention_norm",
+        "post_attention_layernorm" if placement.is_before_sum() => "post_attention_norm",
         "post_attention_layernorm" | "pre_feedforward_layernorm" | "ln_2" => "ffn_norm",
         "post_feedforward_layernorm" => "post_ffw_norm",
         "attn.c_attn" => "attn_qkv",

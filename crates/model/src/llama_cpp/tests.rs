@@ -8,7 +8,7 @@ use crate::kernels::quant::Kind;
 use crate::nn::mlp::{Approximate, MlpConfig};
 use crate::nn::norm::NormConfig;
 use crate::nn::position::{PositionConfig, ScalingConfig, scaling};
-use crate::nn::{AttentionBias, Model, ModelConfig, MoeConfig, NormPlacement};
+use crate::nn::{AttentionBias, Model, ModelConfig, MoeConfig, NormPlacement, QkNormOver};
 use candle_core::Device;
 
 fn llama() -> ModelConfig {
@@ -111,6 +111,34 @@ fn gemma3() -> ModelConfig {
         attention_softcap: None,
         attention_scale: Some(0.2),
         ..gemma2()
+    }
+}
+
+fn olmo2() -> ModelConfig {
+    ModelConfig {
+        norm_placement: NormPlacement::Reordered,
+        qk_norm: true,
+        qk_norm_over: QkNormOver::AllHeads,
+        tie_embeddings: false,
+        ..llama()
+    }
+}
+
+/// With a scaling that leaves out blocks with a window.
+fn olmo3() -> ModelConfig {
+    let scaled = with_rope(|rope| {
+        rope.local_theta = Some(rope.theta);
+        rope.scaling = Some(ScalingConfig::Yarn(scaling::Yarn {
+            original_len: Some(8),
+            ..Default::default()
+        }));
+    });
+    ModelConfig {
+        n_layer: 5,
+        position: scaled.position,
+        sliding_window: Some(6),
+        global_every: Some(4),
+        ..olmo2()
     }
 }
 
@@ -246,6 +274,16 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
         ("starcoder2", starcoder2(false)),
         ("gemma2", gemma2()),
         ("gemma3", gemma3()),
+        ("olmo2", olmo2()),
+        // A scale that is folded into the gains of queries.
+        (
+            "olmo2",
+            ModelConfig {
+                attention_scale: Some(0.2),
+                ..olmo2()
+            },
+        ),
+        ("olmo2", olmo3()),
         ("gpt2", gpt2(true)),
         ("gpt2", gpt2(false)),
         ("stablelm", stablelm(AttentionBias::None)),
@@ -319,7 +357,7 @@ fn off(a: &[f32], b: &[f32]) -> f64 {
 #[test]
 fn every_architecture_round_trips_with_the_same_logits() {
     let models = models();
-    assert_eq!(models.len(), 28);
+    assert_eq!(models.len(), 30);
     for (name, config) in models {
         let mut model = random(&config);
         let expected = logits(&mut model);
@@ -523,6 +561,103 @@ fn models_unsupported_by_llama_cpp_are_rejected() {
     let stored = GgufModel::open(&path).unwrap().quantized().unwrap();
     let error = write(&stored, Kind::Q8_0, "", &[], &mut Vec::new()).unwrap_err();
     assert!(error.to_string().contains("--dequantize"), "{error}");
+}
+
+/// The keys and tensors that llama.cpp's src/models/olmo2.cpp reads.
+#[test]
+fn olmo_3_is_written_as_olmo2_with_a_window() {
+    let (_dir, path, _) = saved(&random(&olmo3()), Kind::F32);
+    let head = crate::gguf::Gguf::open(&path).unwrap();
+    let windows = [true, true, true, false, true].to_vec();
+    let key = |key: &str| head.metadata.get(&format!("olmo2.{key}")).cloned();
+    assert_eq!(
+        key("attention.sliding_window_pattern"),
+        Some(crate::gguf::Value::Array(crate::gguf::Array::Bool(windows)))
+    );
+    assert_eq!(
+        key("attention.sliding_window"),
+        Some(crate::gguf::Value::Unsigned(6))
+    );
+    let dims = |name: &str| {
+        let tensor = head.tensors.iter().find(|tensor| tensor.name == name);
+        tensor.map(|tensor| tensor.dims.clone())
+    };
+    for (name, width) in [
+        ("attn_q_norm", 64),
+        ("attn_k_norm", 32),
+        ("post_attention_norm", 64),
+        ("post_ffw_norm", 64),
+    ] {
+        assert_eq!(
+            dims(&format!("blk.4.{name}.weight")),
+            Some(vec![width]),
+            "{name}"
+        );
+    }
+    assert!(dims("blk.0.attn_norm.weight").is_none() && dims("blk.0.ffn_norm.weight").is_none());
+    let read = GgufModel::open(&path).unwrap().config().clone();
+    let rope = read.position.rope().unwrap();
+    assert_eq!((read.global_every, rope.local_theta), (Some(4), Some(1e4)));
+    let (_dir, path, _) = saved(&random(&olmo2()), Kind::F32);
+    let read = GgufModel::open(&path).unwrap().config().clone();
+    assert_eq!((read.sliding_window, read.global_every), (None, None));
+}
+
+#[test]
+fn a_setting_that_olmo2_does_not_have_is_named() {
+    let with = |change: fn(&mut ModelConfig)| {
+        let mut config = olmo3();
+        change(&mut config);
+        let result = write(&random(&config), Kind::F32, "", &[], &mut Vec::new());
+        result.err().map(|e| e.to_string()).unwrap_or_default()
+    };
+    assert_eq!(with(|_| {}), "");
+    let cases: [(fn(&mut ModelConfig), &str); 8] = [
+        (|c| c.tie_embeddings = true, "tie_embeddings: false"),
+        (|c| c.attention_bias = AttentionBias::All, "attention_bias"),
+        (|c| c.head_dim = Some(32), "head_dim"),
+        (|c| c.global_every = Some(2), "global_every: 4"),
+        (
+            |c| c.qk_norm_over = QkNormOver::Head,
+            "qk_norm_over: all_heads",
+        ),
+        (
+            |c| c.norm_placement = NormPlacement::Pre,
+            "norm_placement: reordered",
+        ),
+        (|c| c.mlp = MlpConfig::GeGlu(Default::default()), "swiglu"),
+        (
+            |c| {
+                if let PositionConfig::Rope(rope) = &mut c.position {
+                    rope.local_theta = Some(5e5);
+                }
+            },
+            "local_theta",
+        ),
+    ];
+    for (change, part) in cases {
+        let error = with(change);
+        assert!(
+            error.contains("no architecture") && error.contains(part),
+            "{part}: {error}"
+        );
+    }
+    // Without scaling all blocks rotate alike, and within the window it is the same model.
+    let every_second = ModelConfig {
+        position: llama().position,
+        global_every: Some(2),
+        ..olmo3()
+    };
+    let (_dir, path, written) = saved(&random(&every_second), Kind::F32);
+    assert!(
+        written.notes[0].contains("from 32 to 6 tokens"),
+        "{:?}",
+        written.notes
+    );
+    assert_eq!(
+        GgufModel::open(&path).unwrap().config().sliding_window,
+        None
+    );
 }
 
 /// llama.cpp's converter names `<|im_end|>` of Qwen2.5 Instruct alone, and answers ran on behind `<|endoftext|>`.

@@ -54,11 +54,12 @@ fn no_architecture(config: &ModelConfig, shape: &ModelShape) -> ModelFileError {
             " (position.rope.nope_every is {n}; only SmolLM3 has blocks without positions there: every 4th, and no biases, experts, QK-norm, partial RoPE or llama3 scaling)"
         )
     });
-    let because = arch::obstacle(config, shape).map_or(String::new(), |setting| {
-        format!(", as none of those with its other settings has {setting}")
-    });
+    let of_olmo = || arch::reason(config, shape).map(|reason| format!(" ({reason})"));
+    let obstacle = arch::obstacle(config, shape)
+        .map(|setting| format!(", as none of those with its other settings has {setting}"));
+    let because = obstacle.or_else(of_olmo).unwrap_or_default();
     ModelFileError::Model(format!(
-        "llama.cpp has no architecture for this model{nope}{because}: supported are GPT-2, GPT-NeoX, Llama, Granite, SmolLM3, Qwen2, Qwen3, Gemma, Phi-3, StableLM and StarCoder2; --format safetensors writes any model"
+        "llama.cpp has no architecture for this model{nope}{because}: supported are GPT-2, GPT-NeoX, Llama, Granite, SmolLM3, Qwen2, Qwen3, Gemma, OLMo, Phi-3, StableLM and StarCoder2; --format safetensors writes any model"
     ))
 }
 

@@ -9,7 +9,7 @@ use super::position::wave;
 use super::step_position::{Place, StepPosition};
 use super::tables::rotations;
 use super::tape::Track;
-use super::{HeadKind, ModelConfig, ModelShape, NormPlacement, TokenBatch};
+use super::{HeadKind, ModelConfig, ModelShape, TokenBatch};
 use crate::kernels::attention::{Mask, PastKeyValues, Scores};
 use crate::kernels::experts::Counted;
 use crate::kernels::positions::Positions;
@@ -276,11 +276,9 @@ impl Decoder<'_> {
         place: Place,
     ) -> Result<Tensor> {
         let scale = self.config.residual_scale;
-        match self.config.norm_placement {
-            NormPlacement::Both => {
-                x + times(self.dropped(self.norm(after, &added)?, place)?, scale)?
-            }
-            _ => self.norm(after, &(x + times(self.dropped(added, place)?, scale)?)?),
+        match self.config.norm_placement.is_before_sum() {
+            true => x + times(self.dropped(self.norm(after, &added)?, place)?, scale)?,
+            false => self.norm(after, &(x + times(self.dropped(added, place)?, scale)?)?),
         }
     }
 

@@ -59,8 +59,12 @@ pub struct ModelConfig {
     #[serde(skip_serializing_if = "is_false")]
     #[schemars(extend("default" = false))]
     pub global_first: bool,
-    /// Normalize queries and keys per head, each with a gain of head_dim, before RoPE (Qwen3).
+    /// Normalize queries and keys by RMSNorm before RoPE (Qwen3, OLMo 2); `qk_norm_over` says what one norm is over.
     pub qk_norm: bool,
+    /// What one norm of `qk_norm` is over.
+    #[serde(skip_serializing_if = "QkNormOver::is_head")]
+    #[schemars(extend("default" = "head"))]
+    pub qk_norm_over: QkNormOver,
     /// Scale of the attention scores. Default: 1 / √head_dim.
     #[schemars(range(min = 1e-6, max = 1000.0))]
     pub attention_scale: Option<f64>,
@@ -153,6 +157,26 @@ pub enum AttentionBias {
     Output,
 }
 
+/// What one norm of queries or keys is over.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum QkNormOver {
+    /// One head, with one gain of head_dim for all query heads and one for all key heads (Qwen3).
+    #[default]
+    Head,
+    /// All heads of a token as one vector, with a gain for each of their features: n_head · head_dim for queries, n_kv_head ·
+    /// head_dim for keys (OLMo 2).
+    AllHeads,
+}
+
+impl QkNormOver {
+    fn is_head(&self) -> bool {
+        *self == QkNormOver::Head
+    }
+}
+
 /// What the hidden states become.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
@@ -189,6 +213,16 @@ pub enum NormPlacement {
     Post,
     /// x + norm(f(norm(x))), and once more after the last block: Gemma 2 and 3.
     Both,
+    /// x + norm(f(x)), and once more after the last block: OLMo 2 and 3 (reordered norm, arXiv 2501.00656), and before them
+    /// Swin v2 (res-post-norm, arXiv 2111.09883).
+    Reordered,
+}
+
+impl NormPlacement {
+    /// Whether a norm is between a sub-layer and the sum with the residual stream.
+    pub(crate) fn is_before_sum(self) -> bool {
+        matches!(self, NormPlacement::Both | NormPlacement::Reordered)
+    }
 }
 
 impl Default for ModelConfig {
@@ -209,6 +243,7 @@ impl Default for ModelConfig {
             global_every: None,
             global_first: false,
             qk_norm: false,
+            qk_norm_over: QkNormOver::Head,
             attention_scale: None,
             attention_softcap: None,
             logit_softcap: None,
@@ -381,5 +416,40 @@ impl ModelConfig {
     /// The experts of block `layer`, if it has any.
     pub fn experts(&self, layer: usize) -> Option<&MoeConfig> {
         self.moe.as_ref().filter(|moe| moe.has_experts(layer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn written(says: Value) -> Value {
+        let config: ModelConfig = serde_json::from_value(says).unwrap();
+        serde_json::to_value(config).unwrap()
+    }
+
+    #[test]
+    fn a_model_with_a_norm_per_head_is_written_without_the_key_for_other_norms() {
+        for has_norm in [true, false] {
+            let written = written(json!({"qk_norm": has_norm}));
+            assert_eq!(written["qk_norm"], has_norm);
+            assert_eq!(written.get("qk_norm_over"), None);
+        }
+        let written = written(json!({"qk_norm": true, "qk_norm_over": "all_heads"}));
+        assert_eq!(written["qk_norm_over"], "all_heads");
+    }
+
+    #[test]
+    fn what_norms_are_over_is_rejected_where_there_are_none() {
+        let says = |qk_norm: bool| {
+            let says = json!({"qk_norm": qk_norm, "qk_norm_over": "all_heads"});
+            let config: ModelConfig = serde_json::from_value(says).unwrap();
+            config.faults()
+        };
+        assert_eq!(says(true), []);
+        let faults = says(false);
+        assert_eq!(faults[0].keys, ["qk_norm_over", "qk_norm"]);
+        assert!(faults[0].hint.contains("qk_norm: true"));
     }
 }

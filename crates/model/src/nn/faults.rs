@@ -1,6 +1,6 @@
 //! Incompatible values of a [`ModelConfig`], with a fix for each. Ranges of single values are in the types.
 
-use super::{ModelConfig, NormPlacement};
+use super::{ModelConfig, NormPlacement, QkNormOver};
 
 /// One problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -207,6 +207,12 @@ fn attention(config: &ModelConfig, faults: &mut Faults) {
         &["global_first", "global_every"],
         "global_first is about the blocks that global_every leaves without a sliding window, and none is set",
         "say global_every, or leave global_first out",
+    );
+    faults.want(
+        config.qk_norm || config.qk_norm_over == QkNormOver::Head,
+        &["qk_norm_over", "qk_norm"],
+        "qk_norm_over says what the norms of queries and keys are over, and there are none",
+        "say qk_norm: true, or leave qk_norm_over out",
     );
 }
 

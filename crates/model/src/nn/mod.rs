@@ -36,7 +36,9 @@ mod weights;
 pub use crate::kernels::errors::error_text;
 pub use adapter::AdapterConfig;
 pub use checkpointing::ActivationCheckpointing;
-pub use config::{AttentionBias, AttentionType, HeadKind, ModelConfig, ModelShape, NormPlacement};
+pub use config::{
+    AttentionBias, AttentionType, HeadKind, ModelConfig, ModelShape, NormPlacement, QkNormOver,
+};
 pub use faults::Fault;
 pub use flops::frozen_matmul_params;
 pub use layout::{Naming, TrainableSet, param_infos, param_infos_of};

@@ -271,6 +271,7 @@ mod tests {
             r#"{"attention_bias": "all", "norm_placement": "post", "position": {"alibi": {}}}"#,
             r#"{"position": {"rope": {}}, "bias": true,
                 "moe": {"n_expert": 5, "top_k": 2, "d_ff": 24, "every": 2, "balancing": {"bias": {}}}}"#,
+            r#"{"qk_norm": true, "qk_norm_over": "all_heads", "norm_placement": "reordered", "n_kv_head": 2}"#,
             r#"{"sliding_window": 16, "global_every": 2}"#,
             r#"{"position": {"rope": {"fraction": 0.25}}, "bias": true, "parallel_residual": true}"#,
             r#"{"position": {"rope": {}}, "mlp": {"swiglu": {}}, "moe": {"n_expert": 4, "top_k": 3}}"#,

@@ -5,7 +5,7 @@ use super::arch::Arch;
 use crate::nn::mlp::MlpConfig;
 use crate::nn::norm::NormConfig;
 use crate::nn::position::{PositionConfig, RopeConfig};
-use crate::nn::{AttentionBias, ModelConfig, MoeConfig};
+use crate::nn::{AttentionBias, ModelConfig, MoeConfig, NormPlacement, QkNormOver};
 use std::sync::LazyLock;
 
 /// A published model.
@@ -117,6 +117,16 @@ fn granite(model: ModelConfig) -> ModelConfig {
     }
 }
 
+/// Norms of what is added, QK-norm over all heads.
+fn olmo2(model: ModelConfig) -> ModelConfig {
+    ModelConfig {
+        norm_placement: NormPlacement::Reordered,
+        qk_norm: true,
+        qk_norm_over: QkNormOver::AllHeads,
+        ..model
+    }
+}
+
 /// The first Gemma: heads of 256 features, embeddings times √d_model.
 fn gemma(model: ModelConfig) -> ModelConfig {
     ModelConfig {
@@ -135,6 +145,15 @@ fn starcoder2(model: ModelConfig) -> ModelConfig {
         bias: true,
         sliding_window: Some(4096),
         ..model
+    }
+}
+
+/// A window in three of four blocks.
+fn olmo3(model: ModelConfig) -> ModelConfig {
+    ModelConfig {
+        sliding_window: Some(4096),
+        global_every: Some(4),
+        ..olmo2(model)
     }
 }
 
@@ -185,6 +204,11 @@ pub static MODELS: LazyLock<Vec<ReferenceModel>> = LazyLock::new(|| [
     ("qwen3-1.7b", tied(qwen3(llama([28, 2048, 16, 8, 6144, 151_936, 40_960])))),
     ("qwen3-4b", tied(qwen3(llama([36, 2560, 32, 8, 9728, 151_936, 40_960])))),
     ("qwen3-8b", qwen3(llama([36, 4096, 32, 8, 12_288, 151_936, 40_960]))),
+    ("olmo-2-1b", olmo2(llama([16, 2048, 16, 16, 8192, 100_352, 4096]))),
+    ("olmo-2-7b", olmo2(llama([32, 4096, 32, 32, 11_008, 100_352, 4096]))),
+    ("olmo-2-13b", olmo2(llama([40, 5120, 40, 40, 13_824, 100_352, 4096]))),
+    ("olmo-2-32b", olmo2(llama([64, 5120, 40, 8, 27_648, 100_352, 4096]))),
+    ("olmo-3-7b", olmo3(llama([32, 4096, 32, 32, 11_008, 100_278, 65_536]))),
     ("smollm2-135m", tied(llama([30, 576, 9, 3, 1536, 49_152, 8192]))),
     ("smollm2-360m", tied(llama([32, 960, 15, 5, 2560, 49_152, 8192]))),
     ("smollm3-3b", smollm3(llama([36, 2048, 16, 4, 11_008, 128_256, 65_536]))),
@@ -200,9 +224,15 @@ pub fn find(name: &str) -> Option<&'static ReferenceModel> {
     MODELS.iter().find(|model| self::plain(model.name) == plain)
 }
 
-/// Case, underscores and suffixes of tuned variants are ignored: `Meta-Llama-3.1-8B-Instruct` is `llama-3.1-8b`.
+/// Case, underscores, suffixes of tuned variants and OLMo's months are ignored: `Meta-Llama-3.1-8B-Instruct` is `llama-3.1-8b`,
+/// `OLMo-2-1124-7B` is `olmo-2-7b`.
 fn plain(name: &str) -> String {
-    let name = name.to_lowercase().replace('_', "-");
+    let mut name = name.to_lowercase().replace('_', "-");
+    if name.starts_with("olmo-") {
+        let is_month = |part: &&str| part.len() == 4 && part.bytes().all(|b| b.is_ascii_digit());
+        let parts: Vec<&str> = name.split('-').filter(|part| !is_month(part)).collect();
+        name = parts.join("-");
+    }
     let name = name.strip_prefix("meta-").unwrap_or(&name);
     let end = [
         "-instruct",
@@ -250,6 +280,9 @@ mod tests {
             ("smollm2-135m", 134_515_008),
             ("smollm3-3b", 3_075_098_624),
             ("tinyllama-1.1b", 1_100_048_384),
+            ("olmo-2-1b", 1_484_916_736),
+            ("olmo-2-7b", 7_298_617_344),
+            ("olmo-3-7b", 7_298_011_136),
         ];
         for (name, params) in published {
             assert_eq!(find(name).unwrap().arch.n_params(), params, "{name}");
@@ -269,6 +302,9 @@ mod tests {
             find("Mixtral-8x7B-Instruct-v0.1").map(|m| m.name),
             Some("mixtral-8x7b")
         );
+        for name in ["allenai/OLMo-2-0425-1B", "OLMo-2-0425-1B-Instruct"] {
+            assert_eq!(find(name).map(|m| m.name), Some("olmo-2-1b"), "{name}");
+        }
         assert!(find("llama-9b").is_none());
     }
 

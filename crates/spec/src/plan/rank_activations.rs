@@ -37,7 +37,7 @@ fn of_trained(arch: &Arch, width: u64) -> u64 {
         // Both norms read the same stream, which autograd keeps once.
         NormPlacement::Pre if arch.config().parallel_residual => 1,
         NormPlacement::Both => 4,
-        NormPlacement::Pre | NormPlacement::Post => 2,
+        NormPlacement::Pre | NormPlacement::Post | NormPlacement::Reordered => 2,
     };
     let matmuls =
         2 * arch.d_model() + 2 * arch.q_width() + 2 * arch.kv_width() + wide * arch.active_d_ff();

@@ -13,6 +13,8 @@ mod granite;
 mod llama;
 mod mistral;
 mod mixtral;
+mod olmo2;
+mod olmo3;
 mod phi3;
 mod qwen2;
 mod qwen3;
@@ -101,6 +103,8 @@ pub const FAMILIES: &[&dyn Family] = &[
     &gemma1::Gemma1,
     &gemma2::Gemma2,
     &gemma3::Gemma3,
+    &olmo2::Olmo2,
+    &olmo3::Olmo3,
     &phi3::Phi3,
     &starcoder2::Starcoder2,
     &gpt_neo::GptNeo,
@@ -136,6 +140,7 @@ pub fn named(model_type: &str) -> Result<&'static dyn Family, String> {
         "granitemoe" | "granitemoeshared" | "granitemoehybrid" | "granite_swa" => {
             "; of Granite only models of model_type granite are supported (such as ibm-granite/granite-3.3-2b-instruct)"
         }
+        "olmo" => "; only OLMo 2 and 3 are supported",
         _ => "",
     };
     Err(format!(

@@ -107,18 +107,25 @@ fn as_it_is(config: &ModelConfig, shape: &ModelShape) -> Option<Chosen> {
 /// If no token is further back than the window, the window has no effect.
 fn within_the_window(config: &ModelConfig, shape: &ModelShape) -> Option<Chosen> {
     let window = config.sliding_window?;
-    let whole = ModelConfig {
+    let mut whole = ModelConfig {
         sliding_window: None,
         global_every: None,
         seq_len: window.min(shape.seq_len),
         ..config.clone()
     };
-    whole.position.rope()?;
+    let PositionConfig::Rope(rope) = &mut whole.position else {
+        return None;
+    };
+    // Blocks with the window rotate as the others do, or would rotate differently without it.
+    let local = rope.local_theta.take();
+    if local.is_some_and(|theta| theta != rope.theta || rope.scaling.is_some()) {
+        return None;
+    }
     let mut chosen = as_it_is(&whole, &whole.shape(shape.vocab_size))?;
     if window < shape.seq_len {
         let name = chosen.architecture.name();
         chosen.notes.push(format!(
-            "llama.cpp's {name} has no sliding window: the context is limited from {} to {window} tokens, within which the model is unchanged",
+            "llama.cpp's {name} has no such sliding window: the context is limited from {} to {window} tokens, within which the model is unchanged",
             shape.seq_len
         ));
     }

@@ -5,7 +5,7 @@ use crate::gguf::Value;
 use crate::nn::mlp::MlpConfig;
 use crate::nn::norm::NormConfig;
 use crate::nn::position::{PositionConfig, RopeConfig, ScalingConfig, scaling};
-use crate::nn::{AttentionBias, ModelConfig, ModelShape, MoeConfig, NormPlacement};
+use crate::nn::{AttentionBias, ModelConfig, ModelShape, MoeConfig, NormPlacement, QkNormOver};
 
 /// Keys of the norms' epsilon.
 const RMS_EPS: &str = "attention.layer_norm_rms_epsilon";
@@ -317,7 +317,7 @@ pub fn is_unscaled(config: &ModelConfig) -> bool {
         && config.logit_scale.is_none()
 }
 
-/// Whether a model is Llama-like up to biases, QK-norm, experts and partial RoPE.
+/// Whether a model is Llama-like up to biases, QK-norm of single heads, experts and partial RoPE.
 pub fn is_plain(config: &ModelConfig) -> bool {
     let plain_norm = match &config.norm {
         NormConfig::RmsNorm(norm) => !norm.unit_offset,
@@ -332,6 +332,7 @@ pub fn is_plain(config: &ModelConfig) -> bool {
         && config.norm_placement == NormPlacement::Pre
         && !config.parallel_residual
         && is_unscaled(config)
+        && config.qk_norm_over == QkNormOver::Head
         && config.moe.as_ref().is_none_or(|moe| {
             moe.every == 1 && matches!(moe.balancing, crate::nn::Balancing::Loss {})
         })

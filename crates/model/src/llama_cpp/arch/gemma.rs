@@ -7,7 +7,7 @@ use super::{Architecture, Keys, OwnKeys, Seen};
 use crate::nn::mlp::{Approximate, MlpConfig};
 use crate::nn::norm::NormConfig;
 use crate::nn::position::PositionConfig;
-use crate::nn::{AttentionBias, ModelConfig, ModelShape, NormPlacement};
+use crate::nn::{AttentionBias, ModelConfig, ModelShape, NormPlacement, QkNormOver};
 
 /// RoPE base in windowed blocks (Gemma 3).
 const LOCAL_THETA: f64 = 10_000.0;
@@ -22,7 +22,7 @@ fn scale(config: &ModelConfig, shape: &ModelShape, layers_of_27b: usize) -> f64 
 }
 
 /// Which blocks are global: every n-th, as a number or as a per-block list of booleans.
-fn pattern(keys: Keys, usual: usize) -> Result<usize, String> {
+pub(super) fn pattern(keys: Keys, usual: usize) -> Result<usize, String> {
     let key = "attention.sliding_window_pattern";
     let Some(windows) = keys.flags_if(key) else {
         return Ok(keys.count_if(key)?.unwrap_or(usual));
@@ -73,6 +73,7 @@ fn has_parts(config: &ModelConfig, shape: &ModelShape) -> bool {
         && geglu
         && !config.global_first
         && !config.parallel_residual
+        && config.qk_norm_over == QkNormOver::Head
         && config.attention_biases() == AttentionBias::None
         && config.moe.is_none()
         && config.residual_scale.is_none()

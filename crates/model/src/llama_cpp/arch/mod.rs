@@ -8,6 +8,7 @@ mod gpt2;
 mod gptneox;
 mod granite;
 mod llama;
+mod olmo2;
 mod phi3;
 mod qwen;
 mod smollm3;
@@ -19,6 +20,7 @@ use crate::gguf::Value;
 use crate::nn::{ModelConfig, ModelShape};
 
 pub(super) use choice::{Chosen, obstacle, of};
+pub(super) use olmo2::reason;
 
 /// Facts from a file's tensors that its keys do not contain.
 #[derive(Debug, Clone, Default)]
@@ -107,6 +109,7 @@ const ALL: &[&dyn Architecture] = &[
     &gemma::Gemma,
     &gemma::Gemma2,
     &gemma::Gemma3,
+    &olmo2::Olmo2,
     &phi3::Phi3,
     &starcoder2::Starcoder2,
     &stablelm::StableLm,

@@ -4,7 +4,6 @@
 use super::{Output, Pass, Plan};
 use crate::kernels::dropout::Dropout;
 use crate::kernels::numbers::Storage;
-use crate::nn::NormPlacement;
 use crate::nn::kv_cache::Texts;
 use crate::nn::layout::{BlockSpans, ExpertSpans, LinearSpans, MlpSpans, NormSpans};
 use crate::nn::step_position::Place;
@@ -163,8 +162,7 @@ impl Pass {
 
     /// The residual stream `x` plus the sub-layer's output.
     fn join(&mut self, plan: &Plan, x: Slot, last: Last, joint: Joint, output: Output) -> Slot {
-        let normed_first = plan.config.norm_placement == NormPlacement::Both;
-        if normed_first {
+        if plan.config.norm_placement.is_before_sum() {
             let added = self.last(plan, last, None, joint.layer, Output::NEW);
             let normed = match joint.norm {
                 Some(norm) => {

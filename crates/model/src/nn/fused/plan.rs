@@ -156,6 +156,7 @@ impl<'a> Plan<'a> {
     pub(super) fn qk_norm(&self, gains: [Span; 2]) -> QkNorm<'a> {
         QkNorm {
             heads: self.heads(),
+            lens: gains.map(|span| span.len()),
             gains: gains.map(|span| self.dense(span)),
             gain_offset: self.config.norm.gain_offset() as f32,
             eps: self.config.norm.eps() as f32,

@@ -8,7 +8,9 @@ use crate::kernels::norm::NormKind;
 use crate::nn::moe::Balancing;
 use crate::nn::params::{Init, ParamInfo};
 use crate::nn::role::{AttentionRole, MlpRole, Role};
-use crate::nn::{AdapterConfig, AttentionBias, HeadKind, ModelConfig, ModelShape, NormPlacement};
+use crate::nn::{
+    AdapterConfig, AttentionBias, HeadKind, ModelConfig, ModelShape, NormPlacement, QkNormOver,
+};
 
 /// The names of a block's norms, if it has them.
 struct BlockNorms {
@@ -23,7 +25,7 @@ impl BlockNorms {
         let names = match (naming, placement) {
             (Naming::Gpt2, _) => ["ln_1", "", "ln_2", ""],
             (_, NormPlacement::Pre) => ["input_layernorm", "", "post_attention_layernorm", ""],
-            (_, NormPlacement::Post) => [
+            (_, NormPlacement::Post | NormPlacement::Reordered) => [
                 "",
                 "post_attention_layernorm",
                 "",
@@ -166,7 +168,13 @@ impl<'a> Builder<'a> {
         BlockSpans {
             norm1: before1.map(|name| self.norm(&name)),
             qkv: self.linear(&qkv_parts, d, std, has_qkv_bias),
-            qk_norm: self.config.qk_norm.then(|| self.gains(&qk_names, head_dim)),
+            qk_norm: self.config.qk_norm.then(|| {
+                let lens = match self.config.qk_norm_over {
+                    QkNormOver::Head => [head_dim; 2],
+                    QkNormOver::AllHeads => [q, kv],
+                };
+                self.gains(&qk_names, lens)
+            }),
             attn_out: self.linear(&out_part, q, residual_std, has_out_bias),
             norm1_after: after1.map(|name| self.norm(&name)),
             norm2: before2.map(|name| self.norm(&name)),
@@ -284,9 +292,9 @@ impl<'a> Builder<'a> {
     }
 
     /// Gains of queries and of keys.
-    fn gains(&mut self, names: &[String; 2], len: usize) -> [Span; 2] {
+    fn gains(&mut self, [q, k]: &[String; 2], lens: [usize; 2]) -> [Span; 2] {
         let first = self.infos.len();
-        let gains = names.each_ref().map(|name| self.gain(name, len));
+        let gains = [self.gain(q, lens[0]), self.gain(k, lens[1])];
         self.trains_as_one(first);
         gains
     }

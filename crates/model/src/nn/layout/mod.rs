@@ -111,7 +111,7 @@ pub(crate) struct BlockSpans {
     /// Before attention, unless norms are only placed after sub-layers.
     pub norm1: Option<NormSpans>,
     pub qkv: LinearSpans,
-    /// Gains of queries and of keys, each (1, head_dim).
+    /// Gains of queries and of keys: each (1, head_dim), or (1, width of all heads).
     pub qk_norm: Option<[Span; 2]>,
     pub attn_out: LinearSpans,
     /// After attention.

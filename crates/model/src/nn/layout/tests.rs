@@ -1,6 +1,7 @@
 //! Names, orders and counts of parameters.
 
 use super::*;
+use crate::nn::QkNormOver;
 use crate::nn::moe::Balancing;
 use crate::nn::{mlp::MlpConfig, norm::NormConfig, position::PositionConfig};
 
@@ -81,6 +82,45 @@ fn options_have_the_names_of_hugging_face() {
         ..llama()
     };
     assert!(names(&post, "model.norm").is_empty());
+}
+
+#[test]
+fn norms_of_added_outputs_and_of_all_heads_have_the_names_and_widths_of_olmo_2() {
+    let olmo = ModelConfig {
+        norm_placement: NormPlacement::Reordered,
+        qk_norm: true,
+        qk_norm_over: QkNormOver::AllHeads,
+        bias: false,
+        ..llama()
+    };
+    let parts = [
+        "self_attn.q_proj.weight",
+        "self_attn.k_proj.weight",
+        "self_attn.v_proj.weight",
+        "self_attn.q_norm.weight",
+        "self_attn.k_norm.weight",
+        "self_attn.o_proj.weight",
+        "post_attention_layernorm.weight",
+        "mlp.gate_proj.weight",
+        "mlp.up_proj.weight",
+        "mlp.down_proj.weight",
+        "post_feedforward_layernorm.weight",
+    ];
+    assert_eq!(names(&olmo, "model.layers.3."), parts);
+    assert_eq!(names(&olmo, "model.norm"), [".weight"]);
+    let infos = Layout::new(&olmo, &olmo.shape(65)).infos;
+    let width = |name: &str| {
+        let info = infos.iter().find(|info| info.name.ends_with(name));
+        info.unwrap().len
+    };
+    // Four heads of 32 features, and two of keys.
+    assert_eq!(
+        (
+            width("0.self_attn.q_norm.weight"),
+            width("0.self_attn.k_norm.weight")
+        ),
+        (128, 64)
+    );
 }
 
 #[test]

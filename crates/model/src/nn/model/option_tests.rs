@@ -45,6 +45,10 @@ pub(super) fn options() -> Vec<(&'static str, ModelConfig)> {
             "unit offset",
             json!({"qk_norm": true, "norm": {"rmsnorm": {"unit_offset": true}}}),
         ),
+        (
+            "qk_norm over all heads",
+            json!({"qk_norm": true, "qk_norm_over": "all_heads", "head_dim": 10}),
+        ),
         ("window", json!({"sliding_window": 3})),
         (
             "some windows",
@@ -84,6 +88,7 @@ pub(super) fn options() -> Vec<(&'static str, ModelConfig)> {
         ),
         ("post", json!({"norm_placement": "post"})),
         ("both", json!({"norm_placement": "both"})),
+        ("reordered", json!({"norm_placement": "reordered"})),
         (
             "post layernorm",
             json!({"norm_placement": "post", "norm": {"layernorm": {}}, "bias": true}),
@@ -159,6 +164,10 @@ pub(super) fn options() -> Vec<(&'static str, ModelConfig)> {
             "dropout, parallel experts",
             json!({"dropout": 0.3, "parallel_residual": true, "moe": {"n_expert": 3, "every": 2}}),
         ),
+        (
+            "experts, reordered",
+            json!({"moe": {"n_expert": 3}, "norm_placement": "reordered"}),
+        ),
         ("dropout", json!({"dropout": 0.3})),
         (
             "dropout, post",
@@ -167,6 +176,10 @@ pub(super) fn options() -> Vec<(&'static str, ModelConfig)> {
         (
             "dropout, both",
             json!({"dropout": 0.3, "norm_placement": "both"}),
+        ),
+        (
+            "dropout, reordered",
+            json!({"dropout": 0.3, "norm_placement": "reordered", "norm": {"layernorm": {}}, "bias": true}),
         ),
         (
             "dropout, experts",
@@ -198,6 +211,15 @@ pub(super) fn options() -> Vec<(&'static str, ModelConfig)> {
                 "position": {"rope": {"theta": 1000.0, "local_theta": 10.0, "scaling": {"linear": {"factor": 8.0}}}},
                 "attention_scale": 0.25, "attention_softcap": 5.0, "logit_softcap": 3.0,
                 "embedding_scale": 4.9, "mlp": {"geglu": {"approximate": "tanh"}},
+            }),
+        ),
+        (
+            "olmo3",
+            json!({
+                "qk_norm": true, "qk_norm_over": "all_heads", "norm_placement": "reordered",
+                "sliding_window": 4, "global_every": 3,
+                "position": {"rope": {"theta": 100.0, "local_theta": 100.0,
+                    "scaling": {"yarn": {"factor": 3.0, "original_len": 4}}}},
             }),
         ),
     ];
