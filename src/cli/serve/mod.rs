@@ -9,13 +9,14 @@ mod routes;
 
 use super::{
     Context,
-    args::SamplingArgs,
+    args::{SamplingArgs, kv_precision},
     exit::{Exit, Failure},
     model_ref,
 };
 use crate::hf::ADAPTER_CONFIG;
 use crate::link::{launch::Launcher, signals};
 use crate::models::Parts;
+use crate::nn::KvPrecision;
 use access::Access;
 use model::Model;
 use std::net::{IpAddr, SocketAddr};
@@ -51,6 +52,9 @@ pub struct Args {
     /// File with the key that requests must have (`Authorization: Bearer KEY`). Default: LLMTUI_API_KEY, else none
     #[arg(long, value_name = "FILE")]
     pub api_key_file: Option<PathBuf>,
+    /// Number format of the KV cache: f32, or bf16 with half the memory; auto takes bf16 for quantized weights, else f32
+    #[arg(long, value_name = "WORD", default_value = "auto", value_parser = kv_precision)]
+    pub kv_cache: KvPrecision,
     #[command(flatten)]
     pub sampling: SamplingArgs,
 }
@@ -81,7 +85,9 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         .block_on(TcpListener::bind(at))
         .map_err(|e| taken(at, &e))?;
     let at = listener.local_addr()?;
-    let link = Launcher::this_program(&cx.env)?.infer_with(&path, &adapters)?;
+    let kv_cache = (args.kv_cache != KvPrecision::Auto).then(|| args.kv_cache.word());
+    let launcher = Launcher::this_program(&cx.env)?;
+    let link = launcher.infer_with(&path, &adapters, kv_cache)?;
     let model = Model::start(link, name)?;
     for note in model.about().notes.iter() {
         errln!("{note}");

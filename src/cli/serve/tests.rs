@@ -32,6 +32,7 @@ fn engine(template: Option<&str>, adapters: &[&str]) -> (Link, std_mpsc::Receive
         context: 64,
         template: template.map(String::from),
         quantized: None,
+        kv_cache: None,
         seconds: 0.1,
         notes: Vec::new(),
         adapters: adapters.iter().map(|a| (*a).to_string()).collect(),

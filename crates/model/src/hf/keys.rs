@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 /// Dropout rates of transformers' training; logits do not depend on them.
-pub const DROPOUTS: [&str; 7] = [
+pub const DROPOUTS: [&str; 9] = [
     "attention_dropout",
     "attn_pdrop",
     "embd_pdrop",

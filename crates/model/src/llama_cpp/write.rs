@@ -7,7 +7,7 @@ use crate::gguf::{NewTensor, TensorKind, Value};
 use crate::kernels::quant::{Kind, encode_rows};
 use crate::nn::position::scaling::Scaling;
 use crate::nn::position::{Rotation, ScalingConfig};
-use crate::nn::{AttentionBias, Model, ModelConfig, ParamInfo};
+use crate::nn::{Model, ModelConfig, ModelShape, ParamInfo};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 

@@ -15,6 +15,7 @@ const EVERY: usize = 4;
 const ROPE: Rope = Rope {
     theta: 500_000.0,
     partial: false,
+    fraction: 1.0,
     longrope: false,
 };
 

@@ -19,6 +19,7 @@ const DEFAULTS: Defaults = Defaults {
     rope: Rope {
         theta: 10_000.0,
         partial: false,
+        fraction: 1.0,
         longrope: false,
     },
     tied: true,

@@ -229,7 +229,14 @@ fn a_model_is_written_as_the_family_that_it_was_read_as() {
 #[test]
 fn a_model_is_written_in_the_tensors_that_it_was_read_from() {
     use super::super::{Outgoing, Weights, load};
-    for family in ["phi3_whole", "phi3", "mistral", "qwen2", "smollm3", "gpt_neox"] {
+    for family in [
+        "phi3_whole",
+        "phi3",
+        "mistral",
+        "qwen2",
+        "smollm3",
+        "gpt_neox",
+    ] {
         let folder = std::path::Path::new("../../tests/oracle/families").join(family);
         let model = load(&folder).unwrap();
         let outgoing = Outgoing::new(&model, Naming::Family, Dtype::F32, u64::MAX);
