@@ -14,6 +14,8 @@ use llmtui::link::Incoming;
 use llmtui::link::launch::EngineOptions;
 use llmtui::run::log::read_all;
 use llmtui::wire::{Command as Order, Event};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, Output, Stdio};
 
 fn wait_output(child: Child) -> Output {
@@ -84,7 +86,7 @@ fn chat_continues_text_with_the_best_checkpoint_of_a_run() {
         .spawn()
         .unwrap();
     let mut lines = piped.stdin.take().unwrap();
-    std::io::Write::write_all(&mut lines, b"ROMEO:\nJULIET:\n").unwrap();
+    Write::write_all(&mut lines, b"ROMEO:\nJULIET:\n").unwrap();
     drop(lines);
     let piped = wait_output(piped);
     let note = String::from_utf8_lossy(&piped.stderr);
@@ -103,6 +105,54 @@ fn chat_continues_text_with_the_best_checkpoint_of_a_run() {
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     let missing = chat(&["--prompt", "x", "--runs-dir", "/nowhere"]);
     assert_eq!(missing.status.code(), Some(2), "{missing:?}");
+}
+
+/// The address that a server says it listens on.
+fn address(server: &mut Child) -> String {
+    let lines = BufReader::new(server.stderr.take().unwrap()).lines();
+    let said = lines.map_while(Result::ok).find_map(|line| {
+        let rest = line.strip_prefix("http://")?;
+        rest.split_once('/').map(|(at, _)| at.to_string())
+    });
+    said.unwrap()
+}
+
+#[test]
+fn a_served_run_continues_text_over_http_as_chat_does() {
+    let place = Place::new(&["max_steps=60", "save_every=30"]);
+    place.start(EngineOptions::default());
+    place.await_end();
+    let id = place.run.id().to_string();
+    let chat = place
+        .program(&["chat", &id, "--prompt", "ROMEO:", "--seed", "7"])
+        .args(["--max-new-tokens", "20", "--context", "roll"])
+        .output()
+        .unwrap();
+    let mut server = place
+        .program(&["serve", &id, "--port", "0", "--context", "roll"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stream = TcpStream::connect(address(&mut server)).unwrap();
+    let body = r#"{"prompt": "ROMEO:", "max_tokens": 20, "seed": 7}"#;
+    write!(
+        stream,
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{reply}");
+    let reply: serde_json::Value = serde_json::from_str(body).unwrap();
+    let text = reply["choices"][0]["text"].as_str().unwrap();
+    assert_eq!(format!("{text}\n"), String::from_utf8(chat.stdout).unwrap());
+    assert_eq!(reply["usage"]["completion_tokens"], 20);
+    assert_eq!(reply["choices"][0]["finish_reason"], "length");
 }
 
 #[test]

@@ -1,16 +1,21 @@
 //! The model as the server uses it: a thread that owns the link to the inference process and answers one job after the other.
 
 use super::super::chat::session::gone;
+use crate::base::clock::pause;
 use crate::base::sampling::Sampling;
 use crate::base::text::one_line;
 use crate::link::{Incoming, Link};
 use crate::wire::{Command, CommandId, Event, Prompt, StopReason};
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Jobs that may wait; more are refused.
 const WAITING: usize = 64;
 /// Pieces of an answer that wait for a slow reader before the model waits as well.
 const PIECES: usize = 256;
+/// How long the model waits for a reader that takes nothing, in pauses: half a minute. The next requests wait with it.
+const PAUSE: Duration = Duration::from_millis(20);
+const PAUSES: usize = 1500;
 
 /// What the server says about its model.
 #[derive(Debug, Clone)]
@@ -170,7 +175,7 @@ impl Answering {
                 continue;
             };
             let is_last = !matches!(piece, Piece::Token { .. });
-            if is_heard && reply.blocking_send(piece).is_err() && !is_last {
+            if is_heard && !is_taken(reply, piece) && !is_last {
                 is_heard = false;
                 self.send(Command::Cancel { target: asked })?;
             }
@@ -208,6 +213,19 @@ impl Answering {
             }
         }
     }
+}
+
+/// Whether the reader takes a piece: it may have gone, or not read for too long.
+fn is_taken(reply: &mpsc::Sender<Piece>, mut piece: Piece) -> bool {
+    for _ in 0..PAUSES {
+        match reply.try_send(piece) {
+            Ok(()) => return true,
+            Err(mpsc::error::TrySendError::Closed(_)) => return false,
+            Err(mpsc::error::TrySendError::Full(back)) => piece = back,
+        }
+        pause(PAUSE);
+    }
+    false
 }
 
 /// The event as a piece of this answer.
