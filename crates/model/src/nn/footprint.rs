@@ -38,8 +38,6 @@ pub struct Subject<'a> {
     pub trained: TrainableSet<'a>,
     /// Whether its matrices are kept as a file has them.
     pub is_packed: bool,
-    /// Whether any of those are quantized: in blocks with a scale.
-    pub is_quantized: bool,
     pub arithmetic: ComputeDtype,
 }
 
@@ -61,7 +59,7 @@ pub fn evaluation(of: Subject, at_once: (usize, usize)) -> Footprint {
 impl Subject<'_> {
     /// The dtype of its KV cache.
     pub fn kv_storage(&self) -> Storage {
-        KvPrecision::Auto.resolve(self.arithmetic, self.is_quantized)
+        KvPrecision::AsTrained.resolve(self.arithmetic, false)
     }
 }
 
@@ -134,7 +132,6 @@ mod tests {
             shape,
             trained,
             is_packed: false,
-            is_quantized: false,
             arithmetic: ComputeDtype::F32,
         }
     }

@@ -63,9 +63,12 @@ pub fn compute_dtype_name(arithmetic: ComputeDtype) -> &'static str {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KvPrecision {
-    /// bf16 where activations have no more bits anyway: before quantized weights, which round them to eight bits, and before
-    /// matmuls in bf16; else f32.
+    /// As a training pass keeps keys and values: bf16 with matmuls in bf16, else f32. For log-probabilities that are held against
+    /// those of such a pass: rollouts, and scores of tasks.
     #[default]
+    #[serde(skip)]
+    AsTrained,
+    /// For chats: bf16 before quantized weights too, which round activations to eight bits anyway.
     Auto,
     F32,
     /// Half the memory, and half the bytes that decoding a token of a long text reads.
@@ -82,6 +85,7 @@ impl KvPrecision {
 
     pub fn word(self) -> &'static str {
         match self {
+            KvPrecision::AsTrained => "as trained",
             KvPrecision::Auto => "auto",
             KvPrecision::F32 => "f32",
             KvPrecision::Bf16 => "bf16",
@@ -93,8 +97,11 @@ impl KvPrecision {
         match self {
             KvPrecision::F32 => Storage::F32,
             KvPrecision::Bf16 => Storage::Bf16,
-            KvPrecision::Auto if is_quantized || arithmetic == ComputeDtype::Bf16 => Storage::Bf16,
-            KvPrecision::Auto => Storage::F32,
+            KvPrecision::Auto if is_quantized => Storage::Bf16,
+            KvPrecision::Auto | KvPrecision::AsTrained => match arithmetic {
+                ComputeDtype::Bf16 => Storage::Bf16,
+                ComputeDtype::F32 => Storage::F32,
+            },
         }
     }
 }
@@ -119,6 +126,8 @@ mod tests {
         for (arithmetic, quantized) in [(F32, true), (Bf16, false), (Bf16, true)] {
             assert_eq!(auto(arithmetic, quantized), Storage::Bf16);
         }
+        let trained = |arithmetic| KvPrecision::AsTrained.resolve(arithmetic, true);
+        assert_eq!((trained(F32), trained(Bf16)), (Storage::F32, Storage::Bf16));
         for (arithmetic, quantized) in [(F32, true), (Bf16, false), (F32, false)] {
             for (word, storage) in [("f32", Storage::F32), ("bf16", Storage::Bf16)] {
                 let asked = KvPrecision::by_word(word).unwrap();
@@ -126,7 +135,9 @@ mod tests {
                 assert_eq!((asked.word(), storage_name(storage)), (word, word));
             }
         }
-        assert_eq!(KvPrecision::by_word("f16"), None);
+        for word in ["f16", "as trained", "astrained"] {
+            assert_eq!(KvPrecision::by_word(word), None);
+        }
     }
 
     #[test]

@@ -132,7 +132,6 @@ fn memory(arch: &Arch, step: Step) -> Memory {
         shape,
         trained: Default::default(),
         is_packed: false,
-        is_quantized: false,
         arithmetic: ComputeDtype::F32,
     };
     let pass = footprint::training(of, (step.rows, shape.seq_len), step.checkpointing);

@@ -106,7 +106,6 @@ fn subject<'a>(
             frozen: &request.frozen,
         },
         is_packed: request.extras.packed_bytes.is_some(),
-        is_quantized: request.extras.is_quantized,
         arithmetic: match request.precision {
             Precision::Fp32Bf16Matmuls => ComputeDtype::Bf16,
             _ => ComputeDtype::F32,

@@ -128,8 +128,6 @@ pub struct EngineExtras {
     pub rewards: RewardModels,
     /// Bytes of a base that stays in its file's formats under adapters.
     pub packed_bytes: Option<u64>,
-    /// Whether that base is quantized.
-    pub is_quantized: bool,
     /// Ranks of PyTorch, where a spec is trained by those.
     pub ranks: Option<Ranks>,
     /// The run starts from trained weights.

@@ -370,7 +370,6 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
             answers: answers(spec, data),
             rewards: reward_models(spec),
             packed_bytes: base.as_ref().and_then(|base| base.packed_bytes),
-            is_quantized: base.as_ref().is_some_and(|base| base.is_quantized),
             ranks: ranks(spec),
             has_base: spec.train.from.is_some(),
             has_average: spec.train.ema_decay.is_some(),
@@ -476,7 +475,6 @@ fn reward_models(spec: &RunSpec) -> RewardModels {
             shape: arch.shape(),
             trained: Default::default(),
             is_packed: false,
-            is_quantized: false,
             arithmetic: ComputeDtype::F32,
         };
         let tokens = spec.model.seq_len.min(config.seq_len);

@@ -4,6 +4,7 @@
 
 use super::home;
 use super::issue::{Issue, Origin, Origins};
+use super::layer::is_default;
 use super::merge::Merged;
 use super::presets::SpecSources;
 use super::validate::EMPTY;
@@ -53,8 +54,6 @@ pub struct BaseModel {
     pub n_params: u64,
     /// Bytes of weights that stay in a file's formats; `None` where they are f32 in any case.
     pub packed_bytes: Option<u64>,
-    /// Whether its weights are quantized.
-    pub is_quantized: bool,
     config: ModelConfig,
 }
 
@@ -125,7 +124,6 @@ impl PendingModel<'_> {
             family: String::new(),
             n_params: 0,
             packed_bytes: None,
-            is_quantized: false,
             config,
         }
     }
@@ -145,7 +143,6 @@ impl BaseModel {
             family: source.family().into(),
             n_params: source.n_params(),
             packed_bytes: source.packed_bytes(),
-            is_quantized: source.is_quantized(),
             config: source.config().clone(),
         }
     }
@@ -345,6 +342,7 @@ fn fill(
         merged,
         issues,
         words,
+        has_bias: model.config.bias,
     };
     checking.hold("model", &said, &base);
     checking.length(&said, "seq_len", model.config.seq_len);
@@ -456,6 +454,8 @@ struct Checking<'a> {
     merged: &'a Merged,
     issues: &'a mut Vec<Issue>,
     words: Words,
+    /// Whether the base's linear layers have biases, and its LayerNorms where nothing else is said.
+    has_bias: bool,
 }
 
 impl Checking<'_> {
@@ -477,9 +477,19 @@ impl Checking<'_> {
                 self.contradiction(path, &Value::Object(said.clone()), base)
             }
             _ if equal(said, base) => {}
-            // Newer settings are not written where they are off.
-            (Value::Bool(false), Value::Null) => {}
+            (said, Value::Null) if self.is_as_unset(path, said) => {}
             _ => self.contradiction(path, said, base),
+        }
+    }
+
+    /// Whether a value says no more than its absence in a model's config.
+    fn is_as_unset(&self, path: &str, said: &Value) -> bool {
+        match path {
+            "model.norm.layernorm.bias" => *said == json!(self.has_bias),
+            "model.embedding_scale" | "model.residual_scale" | "model.logit_scale" => {
+                equal(said, &json!(1.0))
+            }
+            _ => is_default(path, said),
         }
     }
 
@@ -584,6 +594,36 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.contains("model.position.rope.nope_every"), "{error}");
+    }
+
+    #[test]
+    fn what_a_base_leaves_out_may_be_said() {
+        let families = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/oracle/families/");
+        let load = |base: &str, said: &str| {
+            let words = [
+                format!("train.from={families}{base}"),
+                format!("model.{said}"),
+            ];
+            load("smoke", &words, &SpecSources::default()).map(drop)
+        };
+        for (base, said) in [
+            ("qwen3", "qk_norm_over=head"),
+            ("llama", "residual_scale=1"),
+            ("llama", "logit_scale=1.0"),
+            ("gpt_neox", "norm.layernorm.bias=true"),
+            ("llama", "parallel_residual=false"),
+        ] {
+            assert!(load(base, said).is_ok(), "{base} {said}");
+        }
+        for (base, said) in [
+            ("gpt_neox", "norm.layernorm.bias=false"),
+            ("llama", "residual_scale=0.5"),
+            ("qwen3", "qk_norm_over=all_heads"),
+        ] {
+            let error = load(base, said).unwrap_err().to_string();
+            let path = said.split('=').next().unwrap();
+            assert!(error.contains(path), "{error}");
+        }
     }
 
     #[test]

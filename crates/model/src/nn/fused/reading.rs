@@ -35,6 +35,8 @@ impl Pass {
     pub fn next_logps(&mut self, plan: &Plan, ids: &[u32], targets: &[u32], texts: &mut Texts) {
         self.targets.clear();
         self.targets.extend_from_slice(targets);
+        // That of an earlier pass over rollouts may be left.
+        self.temperature = 1.0;
         let hidden = self.hidden(plan, (ids, None), ids.len(), Some(texts));
         self.head_forward(plan, hidden);
     }

@@ -96,7 +96,10 @@ fn the_cache_is_bf16_where_activations_are_rounded_and_f32_elsewhere() {
         (Kind::Q8_0, Storage::Bf16),
         (Kind::Q4_1, Storage::Bf16),
     ] {
-        assert_eq!(stored(kind).kv_storage(), storage, "{kind:?}");
+        let mut model = stored(kind);
+        assert_eq!(model.kv_storage(), Storage::F32, "as a training pass");
+        model.set_kv_cache(KvPrecision::Auto).unwrap();
+        assert_eq!(model.kv_storage(), storage, "{kind:?}");
     }
     let backend = crate::nn::Backend::Composite;
     let mut oracle = Model::with_backend(&config(), VOCAB, &Device::Cpu, backend).unwrap();
@@ -127,6 +130,7 @@ fn logits_over_a_bf16_cache_are_within_its_rounding_of_those_over_f32() {
 fn a_prompt_gives_quantized_weights_the_same_greedy_text_however_it_is_cut() {
     let prompt = ids(700);
     let mut model = stored(Kind::Q8_0);
+    model.set_kv_cache(KvPrecision::Auto).unwrap();
     let mut texts = Vec::new();
     for pieces in [700, 512, 100, 3] {
         let text = model.decode(|read_on| {
