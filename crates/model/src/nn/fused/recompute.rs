@@ -143,7 +143,6 @@ mod tests {
                 shape: &shape,
                 trained: Default::default(),
                 is_packed: false,
-                is_quantized: false,
                 arithmetic: ComputeDtype::F32,
             };
             let predicted = footprint::training(of, (texts, SEQ_LEN), checkpointing);

@@ -438,7 +438,6 @@ fn checkpointing_packed_rows_and_bf16_work_with_adapters() {
             shape: &shape,
             trained: TrainableSet::with(Some(&adapter)),
             is_packed: false,
-            is_quantized: false,
             arithmetic,
         };
         let predicted = (

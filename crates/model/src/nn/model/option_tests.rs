@@ -420,7 +420,6 @@ fn checkpointing_is_bit_identical_for_all_options_and_its_memory_is_predicted() 
                 shape: &shape,
                 trained: Default::default(),
                 is_packed: false,
-                is_quantized: false,
                 arithmetic,
             };
             let predicted = (
