@@ -14,7 +14,7 @@ use crate::engine::{self, EngineJob};
 use crate::link::signals::{self, Hangup};
 use crate::link::stdio::{self, EventWriter};
 use crate::link::{self, ConnectError, Endpoint, EngineIo, Host, OnPanic};
-use crate::models::Parts;
+use crate::models::{Fetched, Parts};
 use crate::nn::KvPrecision;
 use crate::plan::calibration;
 use crate::run::RunDir;
@@ -207,13 +207,17 @@ fn hold_model(model: &Path, args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         }
     };
     // A viewer may also pass a run or a hub id.
-    let checkpoint = &match model.exists() {
-        true => model.to_path_buf(),
+    let Fetched { place, notice } = match model.exists() {
+        true => Fetched {
+            place: model.to_path_buf(),
+            notice: None,
+        },
         false => {
             let word = model.to_string_lossy();
             model_ref::find_with(&word, Parts::Everything, cx, &tell)?
         }
     };
+    let checkpoint = &place;
     // A training run on the same machine has priority on the CPU.
     let _ = rustix::process::setpriority_process(None, 5);
     let clock = SystemClock::new();
@@ -231,11 +235,51 @@ fn hold_model(model: &Path, args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         pid: std::process::id(),
         host: String::new(),
     })?;
-    writer.emit(model.about(seconds))?;
+    writer.emit(noted(model.about(seconds), notice))?;
     let inbox = stdio::listen(BufReader::new(std::io::stdin()));
     infer::serve(&mut model, &inbox, &clock, &mut |event| {
         // When the viewer exits, our input closes and so do we.
         let _ = writer.emit(event);
     });
     Ok(Exit::Done)
+}
+
+/// A loaded model with a note of which file of its repository was taken, where nobody named one.
+fn noted(mut about: Event, notice: Option<String>) -> Event {
+    if let (Event::Loaded { notes, .. }, Some(notice)) = (&mut about, notice) {
+        notes.insert(0, notice);
+    }
+    about
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_viewer_is_told_which_file_of_a_repository_was_taken() {
+        let loaded = Event::Loaded {
+            architecture: "llama".into(),
+            n_params: 1,
+            vocab_size: 1,
+            context: 1,
+            template: None,
+            quantized: None,
+            kv_cache: None,
+            seconds: 0.0,
+            notes: vec!["no template".into()],
+            adapters: Vec::new(),
+            stop: Vec::new(),
+            trained_by: None,
+        };
+        let notes = |notice: Option<&str>| match noted(loaded.clone(), notice.map(String::from)) {
+            Event::Loaded { notes, .. } => notes,
+            _ => Vec::new(),
+        };
+        assert_eq!(notes(None), ["no template"]);
+        assert_eq!(
+            notes(Some("a/b: m-Q4_K_M.gguf")),
+            ["a/b: m-Q4_K_M.gguf", "no template"]
+        );
+    }
 }

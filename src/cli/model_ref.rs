@@ -10,7 +10,7 @@ use crate::base::text::{one_line, shown};
 use crate::data::source::neighbour;
 use crate::hf;
 use crate::hub::{Hub, HubConfig, HubError, Pace};
-use crate::models::{self, Fetched, Parts, SourceError};
+use crate::models::{self, Fetched, HubModel, Parts, SourceError};
 use crate::run::index;
 use crate::spec;
 use std::cell::{Cell, RefCell};
@@ -24,7 +24,7 @@ use std::time::Duration;
 /// # Errors
 /// Nothing matches; the message lists what was tried.
 pub fn find(word: &str, parts: Parts, cx: &Context) -> anyhow::Result<PathBuf> {
-    shown_as(|tell| find_noticed(word, parts, cx, tell))
+    shown_as(|tell| find_with(word, parts, cx, tell))
 }
 
 /// What is done with a callback for downloads, with their progress on standard error, and what was chosen there as a note.
@@ -52,20 +52,11 @@ pub(super) fn base_model(text: &str) -> Result<String, String> {
     }
 }
 
-/// [`find`], with a callback for download progress.
+/// [`find`], with a callback for download progress, and with what was chosen.
 ///
 /// # Errors
 /// As [`find`].
 pub fn find_with(
-    word: &str,
-    parts: Parts,
-    cx: &Context,
-    tell: &dyn Fn(&Download),
-) -> anyhow::Result<PathBuf> {
-    find_noticed(word, parts, cx, tell).map(|found| found.place)
-}
-
-fn find_noticed(
     word: &str,
     parts: Parts,
     cx: &Context,
@@ -92,6 +83,7 @@ fn find_noticed(
     let is_file = is_model_file(path) && model.as_ref().is_none_or(|m| m.file.is_none());
     match (run, model) {
         (Ok(_), _) => best_of(word, cx).map(here),
+        (Err(_), Some(model)) if is_file_here(word, &model) => Err(absent_here(word).into()),
         // No repository is called like a file; a file of one stands behind its name (`org/name:FILE.gguf`).
         (Err(_), _) if is_file || is_a_place(word) => Err(super::exit::absent(path).into()),
         (Err(_), Some(_)) => pull_with(word, parts, cx, tell),
@@ -229,6 +221,27 @@ fn pull_with(
     Ok(found.map_err(|error| failed(word, &error))?)
 }
 
+/// Whether a word that reads as a file of the hub (`a/b:c.gguf`) starts in a folder that is here, and so is rather a path.
+fn is_file_here(word: &str, model: &HubModel) -> bool {
+    let owner = model.repo.id.split('/').next().unwrap_or_default();
+    let is_plain = word.starts_with(&model.repo.id);
+    model.file.is_some() && is_plain && is_model_file(Path::new(word)) && Path::new(owner).is_dir()
+}
+
+/// The same file is not in that folder.
+fn absent_here(word: &str) -> Failure {
+    let absent = super::exit::absent(Path::new(word));
+    Failure {
+        hint: format!(
+            "{}{} hf:{} names a file of the hub",
+            absent.hint,
+            if absent.hint.ends_with('?') { "" } else { ";" },
+            one_line(word)
+        ),
+        ..absent
+    }
+}
+
 /// Whether a word can only be a path.
 fn is_a_place(word: &str) -> bool {
     ["/", "./", "../", "~/"]
@@ -277,9 +290,13 @@ pub fn pull_for_spec(target: &str, set: &[String], cx: &Context) -> anyhow::Resu
             .as_deref()
             .and_then(|cache| models::cached(cache, &word));
         let whole = cached.is_some_and(|at| at.is_file() || hf::Weights::open(&at).is_ok());
-        if !whole {
-            pull(&word, Parts::Everything, cx)?;
+        if whole {
+            continue;
         }
+        if models::hub_model(&word).is_some_and(|model| is_file_here(&word, &model)) {
+            return Err(absent_here(&word).into());
+        }
+        pull(&word, Parts::Everything, cx)?;
     }
     Ok(())
 }

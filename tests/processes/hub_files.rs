@@ -83,6 +83,32 @@ fn a_gguf_file_of_the_hub_is_taken_wherever_a_model_is_named() {
     }
 }
 
+#[test]
+fn a_missing_file_of_a_folder_here_is_reported_and_not_asked_of_the_hub() {
+    let (files, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (server, home) = (HubServer::start(files.path()), home.path());
+    std::fs::create_dir(home.join("models")).unwrap();
+    let word = "models/x:y.gguf";
+    let from = format!("train.from={word}");
+    for args in [
+        &["model", "show", word][..],
+        &["train", "smoke", "-s", from.as_str()],
+    ] {
+        let (code, _, error) = go(home, &server.endpoint, args);
+        assert_eq!(code, 2, "{error}");
+        for part in ["models/x:y.gguf does not exist", "hf:models/x:y.gguf"] {
+            assert!(error.contains(part), "{args:?}: {error}");
+        }
+    }
+    assert_eq!(server.log.lock().unwrap().len(), 0);
+    let (_, _, error) = go(
+        home,
+        &server.endpoint,
+        &["model", "show", "hf:models/x:y.gguf"],
+    );
+    assert!(error.contains("no GGUF files"), "{error}");
+}
+
 fn small() -> Model {
     let config = ModelConfig {
         n_layer: 1,

@@ -268,6 +268,13 @@ fn a_gguf_file_of_the_hub_is_pinned_with_its_commit_and_its_name() {
         "{error}"
     );
     sources.hub_cache = Some(dir.path().join("hub"));
+    // Which one the repository gives is known of all its files alone.
+    let place = spec::base_folder("org/name", dir.path(), sources.hub_cache.as_deref());
+    assert_eq!(place, None);
+    let files = r#"[{"name": "m-Q4_K_M.gguf"}, {"name": "m-Q8_0.gguf"}]"#;
+    let list = format!(r#"{{"commit": "{commit}", "files": {files}}}"#);
+    fs::create_dir_all(root.join(".llmtui")).unwrap();
+    fs::write(root.join(".llmtui").join(format!("{commit}.json")), list).unwrap();
     for (word, name) in [
         ("org/name:Q8_0", "m-Q8_0.gguf"),
         ("org/name@main:m-Q8_0.gguf", "m-Q8_0.gguf"),

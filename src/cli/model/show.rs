@@ -16,7 +16,8 @@ use std::path::Path;
 
 /// Show a model's layers, parameters by part, FLOPs and memory
 ///
-/// Loads no weights and computes nothing, so any size can be inspected before it exists.
+/// Loads no weights and computes nothing, so any size can be inspected before it exists. Of a hub id it downloads config.json and the
+/// tokenizer, or all of a GGUF file, which holds its description with its weights.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui model show quickstart

@@ -36,7 +36,8 @@ const ENGINE_SHARE: f64 = 0.7;
 /// llama-3.1-8b, qwen2.5-0.5b, mixtral-8x7b …). A spec is planned for llmtui's own engine on a CPU, or with
 /// `engine: torch` for ranks on the GPUs of this machine or of --gpu. A model is planned for a GPU of this machine, or without one for that
 /// engine; a reference model, and a model with --gpu or --memory, for a typical GPU trainer: full AdamW in mixed precision unless
-/// configured otherwise.
+/// configured otherwise. Of a hub id it downloads config.json and the tokenizer, or all of a GGUF file, which holds its description with
+/// its weights.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui plan quickstart

@@ -79,8 +79,18 @@ pub fn fetch(
     let repo = &model.repo;
     let listing = hub.list(repo)?;
     let names = listing.names();
-    if model.file.is_some() || is_gguf_only(&names) {
-        let chosen = gguf_files::choose(repo, model.file.as_deref(), &listing)?;
+    // A config.json describes either kind of repository.
+    let describes = parts != Parts::Everything && names.iter().any(|name| name == hf::CONFIG);
+    let is_file = match gguf_files::named(model.file.as_deref()) {
+        Some(_) => true,
+        None if !is_gguf_only(&names) => false,
+        None if !listing.partial => true,
+        None if describes => false,
+        None => return Err(gguf_files::unsaid(repo, &listing)),
+    };
+    if is_file {
+        let chosen = gguf_files::choose(repo, model.file.as_deref(), &listing)
+            .map_err(|error| of_cached(&listing, error))?;
         if parts == Parts::WithoutWeights {
             let what = "a GGUF file holds its description and its weights in one".to_string();
             return Err(choice(repo, what, "leave out --without-weights"));
@@ -93,20 +103,37 @@ pub fn fetch(
     })
 }
 
-/// The same without a network, of what lies in the cache: a folder with a config.json, or a GGUF file with all its parts.
+/// The same without a network, of what lies in the cache: a folder with a config.json, or a GGUF file with all its parts. `None` also where
+/// no file is named, and not all files of the repository are known of which one is to be taken.
 pub fn cached(cache: &Path, word: &str) -> Option<PathBuf> {
     let HubModel { repo, file } = hub_model(word)?;
+    let is_named = gguf_files::named(file.as_deref()).is_some();
     let listing = hub::cached_listing(cache, &repo);
-    let is_file = |listing: &Listing| file.is_some() || is_gguf_only(&listing.names());
+    let is_file = |listing: &Listing| is_named || is_gguf_only(&listing.names());
     match listing.filter(is_file) {
+        // Files that another tool happened to download: the repository may have safetensors, or a file that is taken before these.
+        Some(listing) if listing.partial && !is_named => None,
         Some(listing) => {
             let chosen = gguf_files::choose(&repo, file.as_deref(), &listing).ok()?;
             let part = |name: &String| hub::cached_file(cache, &repo, &listing, name);
             let parts: Option<Vec<PathBuf>> = chosen.parts.iter().map(part).collect();
             parts?.into_iter().next()
         }
-        None if file.is_some() => None,
+        None if is_named => None,
         None => hub::cached_model(cache, &repo.id, Some(&repo.revision)),
+    }
+}
+
+/// What is wrong with a choice among files of which only those in the cache are known.
+fn of_cached(listing: &Listing, error: HubError) -> HubError {
+    let why = listing.from_cache.as_deref();
+    match (why.filter(|_| listing.partial), error) {
+        (Some(why), HubError::Choice { repo, what, fix }) => HubError::Choice {
+            repo,
+            what: format!("of its files in the cache, as the hub is not available ({why}): {what}"),
+            fix: format!("go online once (unset HF_HUB_OFFLINE); else {fix}"),
+        },
+        (_, error) => error,
     }
 }
 

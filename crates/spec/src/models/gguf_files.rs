@@ -18,6 +18,24 @@ const LISTED: usize = 16;
 const SUFFIXES: [&str; 12] = [
     "0", "1", "4", "8", "K", "S", "M", "L", "XS", "XXS", "XL", "NL",
 ];
+/// Formats of llama.cpp and its forks that this build lacks; a size or a layout may follow: IQ2_XXS, MXFP4_MOE. Another word in a name may
+/// mean anything (`q4`, `q8`), and only the file's header says what its tensors are in.
+const UNREAD: [&str; 14] = [
+    "IQ1",
+    "IQ2",
+    "IQ3",
+    "IQ4_K",
+    "IQ5",
+    "IQ6",
+    "TQ1",
+    "TQ2",
+    "MXFP4",
+    "NVFP4",
+    "Q4_0_4_4",
+    "Q4_0_4_8",
+    "Q4_0_8_8",
+    "IQ4_NL_4_4",
+];
 const FLOATS: [&str; 5] = ["BF16", "F16", "F32", "FP16", "FP32"];
 /// Precedes the quantizations that Unsloth chooses by layer: a file of its own beside the plain one.
 const DYNAMIC: &str = "UD-";
@@ -63,10 +81,15 @@ impl Candidate {
         own.is_some_and(|own| own.eq_ignore_ascii_case(quant))
     }
 
-    /// Whether this build reads its weights, as far as its name says.
+    /// Whether this build may read its weights: whether its name says nothing else.
     fn is_read(&self) -> bool {
         self.quant.as_deref().is_none_or(is_read)
     }
+}
+
+/// What names a file; `latest` does not.
+pub(super) fn named(word: Option<&str>) -> Option<&str> {
+    word.filter(|word| !word.eq_ignore_ascii_case(LATEST))
 }
 
 /// Whether a file is a GGUF file by its name.
@@ -86,7 +109,7 @@ pub(super) fn has_models(names: &[String]) -> bool {
 /// The files of the model that `word` names, as `Q4_K_M` or `FILE.gguf`, or of the one that is taken without a word.
 ///
 /// # Errors
-/// There is none or more than one such file, parts of it are missing, or this build does not read its number format.
+/// There is none or more than one such file, parts of it are missing, or its name says a number format that this build does not read.
 pub(super) fn choose(
     repo: &Repo,
     word: Option<&str>,
@@ -97,7 +120,7 @@ pub(super) fn choose(
         word,
         candidates: candidates(listing),
     };
-    let named = word.filter(|word| !word.eq_ignore_ascii_case(LATEST));
+    let named = named(word);
     if all.candidates.is_empty() {
         return Err(all.none(named));
     }
@@ -114,6 +137,26 @@ pub(super) fn choose(
     all.check(found)?;
     let parts = found.parts.clone();
     Ok(Chosen { parts, notice })
+}
+
+/// Where only files in the cache are known and none is named: which one the whole repository would give is not known then.
+pub(super) fn unsaid(repo: &Repo, listing: &Listing) -> HubError {
+    let all = Files {
+        repo,
+        word: None,
+        candidates: candidates(listing),
+    };
+    let names: Vec<String> = all.candidates.iter().map(name_of).collect();
+    let whole = all.candidates.iter().find(|c| c.missing.is_none());
+    let like = whole.map_or_else(|| all.say("FILE.gguf"), |c| all.say(c.name()));
+    let why = listing.from_cache.as_deref().unwrap_or("it was not asked");
+    all.error(
+        format!(
+            "which of its files is meant is not known: the hub is not available ({why}), and the cache may have only some of them ({})",
+            shortened(&names)
+        ),
+        format!("name one, as in {like}, or go online once (unset HF_HUB_OFFLINE)"),
+    )
 }
 
 /// The candidates of a repository, and what was asked for.
@@ -220,14 +263,20 @@ impl Files<'_> {
                 "the repository is not complete: inform its owner, or take another file".into(),
             ));
         }
+        // A name may be wrong, and whoever says all of it wants this file.
+        let is_named = self.word.is_some_and(is_gguf_name);
         match &found.quant {
-            Some(quant) if !is_read(quant) => Err(self.error(
+            Some(quant) if !is_named && !is_read(quant) => Err(self.error(
                 format!(
                     "{} is in {}, which this build does not read",
                     name_of(found),
                     one_line(quant)
                 ),
-                self.others(),
+                format!(
+                    "{}; if its name is wrong, {} takes it",
+                    self.others(),
+                    self.say(found.name())
+                ),
             )),
             _ => Ok(()),
         }
@@ -504,18 +553,15 @@ fn quant_at(text: &str) -> Option<usize> {
     (digits > 0).then_some(end)
 }
 
-/// Whether this build reads weights of a quantization: Q4_K_M is Q4_K with some tensors in finer formats.
+/// Whether this build may read weights of a quantization: all but those that it is known not to read.
 fn is_read(quant: &str) -> bool {
     let upper = quant.to_uppercase();
     let plain = upper.strip_prefix(DYNAMIC).unwrap_or(&upper);
-    let plain = match plain.strip_prefix("FP") {
-        Some(bits) => format!("F{bits}"),
-        None => plain.to_string(),
-    };
-    let size = ["_S", "_M", "_L", "_XL"]
-        .iter()
-        .find_map(|size| plain.strip_suffix(size));
-    reads_format(&plain) || size.is_some_and(reads_format)
+    let is_unread = UNREAD.iter().any(|unread| {
+        let rest = plain.strip_prefix(*unread);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+    });
+    reads_format(plain) || !is_unread
 }
 
 fn shortened(names: &[String]) -> String {

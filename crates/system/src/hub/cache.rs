@@ -93,6 +93,7 @@ impl RepoCache {
             commit,
             files: files.collect(),
             from_cache: Some(why.to_string()),
+            partial: true,
         })
     }
 

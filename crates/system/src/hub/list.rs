@@ -62,5 +62,6 @@ pub(super) fn ask(http: &Http, repo: &Repo) -> Result<Listing, HubError> {
         files: files.collect(),
         commit: info.sha,
         from_cache: None,
+        partial: false,
     })
 }

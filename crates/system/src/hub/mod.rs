@@ -87,6 +87,9 @@ pub struct Listing {
     /// Why the cache was used instead of the hub.
     #[serde(skip)]
     pub from_cache: Option<String>,
+    /// The files are those that lie in the cache: the repository may have more.
+    #[serde(skip)]
+    pub partial: bool,
 }
 
 impl Listing {

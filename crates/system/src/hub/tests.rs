@@ -462,6 +462,7 @@ fn files_that_the_disk_has_no_room_for_are_refused_before_a_download() {
         commit: COMMIT.into(),
         files: vec![file("small", 1), file("a", 1 << 60), file("b", 1 << 60)],
         from_cache: None,
+        partial: false,
     };
     let check = |names: &[&str]| {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();

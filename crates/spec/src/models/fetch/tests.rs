@@ -268,3 +268,83 @@ fn an_architecture_that_is_not_read_is_refused_before_the_download() {
     );
     assert!(!cache.path().join("models--org--odd/blobs").exists());
 }
+
+/// A cache as another tool leaves it: some files of a repository, without the list of all.
+fn cached_by_another_tool(id: &str, files: &[(&str, &[u8])]) -> tempfile::TempDir {
+    let cache = tempfile::tempdir().unwrap();
+    let root = cache
+        .path()
+        .join(format!("models--{}", id.replace('/', "--")));
+    let snapshot = root.join("snapshots").join(COMMIT);
+    std::fs::create_dir_all(&snapshot).unwrap();
+    std::fs::create_dir_all(root.join("refs")).unwrap();
+    std::fs::write(root.join("refs/main"), COMMIT).unwrap();
+    for (name, content) in files {
+        std::fs::write(snapshot.join(name), content).unwrap();
+    }
+    cache
+}
+
+#[test]
+fn a_cached_gguf_file_is_not_taken_for_a_repository_that_has_safetensors() {
+    let content = gguf("gpt2.gguf");
+    let cache = cached_by_another_tool("org/both", &[("x-Q4_K_M.gguf", &content)]);
+    let mut files = fixture("gpt2");
+    files.push(("x-Q4_K_M.gguf".into(), content.clone()));
+    let hub = hub(&serve(files), cache.path(), false);
+    assert_eq!(cached(cache.path(), "org/both"), None);
+    assert_eq!(cached(cache.path(), "org/both:latest"), None);
+    let named = cached(cache.path(), "org/both:Q4_K_M");
+    assert!(named.is_some_and(|file| file.ends_with("x-Q4_K_M.gguf")));
+    let folder = place(&hub, "org/both", Parts::Everything).unwrap();
+    assert!(folder.is_dir() && hf::load(&folder).is_ok());
+    assert_eq!(cached(cache.path(), "org/both"), Some(folder));
+}
+
+#[test]
+fn a_lone_cached_quantization_does_not_go_before_the_one_that_is_usually_taken() {
+    let cache = cached_by_another_tool("org/two", &[("m-Q2_K.gguf", b"two")]);
+    let file = |name: &str, content: &[u8]| (name.to_string(), content.to_vec());
+    let files = vec![file("m-Q2_K.gguf", b"two"), file("m-Q4_K_M.gguf", b"four")];
+    let hub = hub(&serve(files), cache.path(), false);
+    assert_eq!(cached(cache.path(), "org/two"), None);
+    let taken = place(&hub, "org/two", Parts::Everything).unwrap();
+    assert!(taken.ends_with("m-Q4_K_M.gguf"));
+    assert_eq!(cached(cache.path(), "org/two"), Some(taken));
+}
+
+#[test]
+fn without_a_network_cached_gguf_files_are_listed_and_taken_by_name() {
+    let files: [(&str, &[u8]); 2] = [("m-Q2_K.gguf", b"two"), ("m-Q8_0.gguf", b"eight")];
+    let cache = cached_by_another_tool("org/some", &files);
+    for offline in [true, false] {
+        // Nobody listens there.
+        let hub = hub("http://127.0.0.1:1", cache.path(), offline);
+        let error = place(&hub, "org/some", Parts::Everything).unwrap_err();
+        let words = format!("{error}; {}", error.hint());
+        assert!(words.contains("m-Q2_K.gguf, m-Q8_0.gguf"), "{words}");
+        assert!(words.contains("org/some:m-Q2_K.gguf"), "{words}");
+        assert_eq!(words.contains("HF_HUB_OFFLINE is set"), offline, "{words}");
+        for word in ["org/some:m-Q2_K.gguf", "org/some:q2_k"] {
+            let taken = place(&hub, word, Parts::Everything).unwrap();
+            assert!(taken.ends_with("m-Q2_K.gguf"), "{word}");
+        }
+        let error = place(&hub, "org/some:Q4_K_M", Parts::Everything).unwrap_err();
+        let words = error.to_string();
+        assert!(
+            words.contains("of its files in the cache") && words.contains("`Q4_K_M`"),
+            "{words}"
+        );
+    }
+}
+
+#[test]
+fn a_cached_config_describes_a_model_beside_a_gguf_file_without_a_network() {
+    let files: [(&str, &[u8]); 2] = [("config.json", b"{}"), ("m-Q8_0.gguf", b"eight")];
+    let cache = cached_by_another_tool("org/mixed", &files);
+    let hub = hub("http://127.0.0.1:1", cache.path(), true);
+    let folder = place(&hub, "org/mixed", Parts::Description).unwrap();
+    assert!(folder.join("config.json").is_file());
+    assert!(place(&hub, "org/mixed", Parts::Everything).is_err());
+    assert_eq!(cached(cache.path(), "org/mixed"), None);
+}

@@ -16,6 +16,7 @@ fn listing(names: &[&str]) -> Listing {
         commit: COMMIT.into(),
         files: names.iter().zip(1..).map(file).collect(),
         from_cache: None,
+        partial: false,
     }
 }
 
@@ -236,11 +237,47 @@ fn formats_that_are_not_read_are_refused_before_a_download() {
         "fp16",
         "F32",
         "Q8_0",
+        "IQ4_XS",
+        "iq4_nl",
+        "UD-Q8_K_XL",
+        "q4",
+        "q8",
     ] {
         assert!(is_read(read), "{read}");
     }
-    for unread in ["IQ3_XS", "Q4_0_4_8", "TQ2_0", "MXFP4", "IQ2_M", "NVFP4"] {
+    for unread in [
+        "IQ3_XS", "Q4_0_4_8", "TQ2_0", "MXFP4", "IQ2_M", "NVFP4", "UD-IQ1_S", "IQ4_K",
+    ] {
         assert!(!is_read(unread), "{unread}");
+    }
+}
+
+#[test]
+fn a_name_that_says_no_known_format_is_left_to_the_files_header() {
+    let phi = "Phi-3-mini-4k-instruct-q4.gguf";
+    let names = [phi, "Phi-3-mini-4k-instruct-fp16.gguf"];
+    assert_eq!(file("q4", &names), phi);
+    assert_eq!(file(phi, &names), phi);
+    assert_eq!(chosen(None, &names[..1]).unwrap().parts, [phi]);
+    let error = refused(None, &names);
+    assert!(
+        error.contains("q4 (1 MiB)") && !error.contains("not read"),
+        "{error}"
+    );
+    let dynamic = ["m-UD-Q8_K_XL.gguf", "m-Q8_0.gguf"];
+    assert_eq!(file("UD-Q8_K_XL", &dynamic), dynamic[0]);
+}
+
+#[test]
+fn a_file_that_is_named_in_full_is_never_refused_by_its_name() {
+    let names = ["sub/m-IQ3_M.gguf", "m-Q8_0.gguf"];
+    let error = refused(Some("IQ3_M"), &names);
+    assert!(
+        error.contains("if its name is wrong, org/name:sub/m-IQ3_M.gguf takes it"),
+        "{error}"
+    );
+    for word in ["sub/m-IQ3_M.gguf", "m-iq3_m.gguf"] {
+        assert_eq!(file(word, &names), names[0]);
     }
 }
 
