@@ -368,7 +368,7 @@ mod tests {
         value["rms_norm_eps"] = json!(-1.0);
         let error = read(&value).unwrap_err();
         assert!(error.contains("norm.rmsnorm.eps: -1 is not"), "{error}");
-        let gemma = json!({"model_type": "gemma2", "num_hidden_layers": 2, "num_attention_heads": 2,
+        let gemma = json!({"model_type": "gemma2", "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
             "hidden_size": 16, "intermediate_size": 32, "max_position_embeddings": 64, "vocab_size": 65});
         assert!(read(&gemma).is_ok());
         for (key, wrong) in [

@@ -61,6 +61,8 @@ const ENDS_BY_TEXT: [&str; 11] = [
 
 /// Tensors that are derived from the metadata, or repeat it.
 const NOT_WEIGHTS: [&str; 1] = ["rope_freqs.weight"];
+const EMBEDDING: &str = "token_embd.weight";
+const HEAD: &str = "output.weight";
 
 impl GgufModel {
     /// Reads the metadata and locates all parameters of the model it describes. Of a model in several parts any one may be named.
@@ -83,7 +85,7 @@ impl GgufModel {
         let name = metadata.str("general.architecture");
         let name = name.ok_or_else(|| wrong("general.architecture is missing".into()))?;
         let architecture = arch::named(name).map_err(wrong)?;
-        let seen = seen(&tensors, &path)?;
+        let seen = seen(&tensors, &path, architecture)?;
         let keys = Keys {
             metadata: &metadata,
             architecture: architecture.name(),
@@ -298,6 +300,9 @@ impl GgufModel {
             .map_err(ModelFileError::from)
             .map_err(|e| wrong(format!("it does not describe a valid model: {e}")))?;
         let mut used: BTreeSet<&str> = NOT_WEIGHTS.into();
+        if self.architecture.needs_head() && self.config.ties_head() {
+            used.insert(HEAD);
+        }
         for info in &infos {
             let place = place(self.architecture, &self.config, &self.shape, info).map_err(wrong)?;
             let Some(tensor) = self.tensors.get(&place.tensor) else {
@@ -388,7 +393,11 @@ fn of_tensor(tensors: &Tensors, first: &Path, name: &str, what: String) -> Model
 }
 
 /// Facts from the tensor list of a model; `first` is its first part.
-fn seen(tensors: &Tensors, first: &Path) -> Result<Seen, ModelFileError> {
+fn seen(
+    tensors: &Tensors,
+    first: &Path,
+    architecture: &dyn Architecture,
+) -> Result<Seen, ModelFileError> {
     let at_fault = |name: &str, what: String| Err(of_tensor(tensors, first, name, what));
     for tensor in tensors.list() {
         if Kind::by_ggml_id(tensor.kind.id).is_none() {
@@ -402,12 +411,11 @@ fn seen(tensors: &Tensors, first: &Path) -> Result<Seen, ModelFileError> {
             return at_fault(&tensor.name, what);
         }
     }
-    let embeddings = "token_embd.weight";
-    let vocab_size = match tensors.get(embeddings).map(|t| &t.dims[..]) {
+    let vocab_size = match tensors.get(EMBEDDING).map(|t| &t.dims[..]) {
         Some([_, vocab]) => usize::try_from(*vocab).unwrap_or(0),
-        Some(dims) => return at_fault(embeddings, format!("{embeddings} has shape {dims:?}")),
+        Some(dims) => return at_fault(EMBEDDING, format!("{EMBEDDING} has shape {dims:?}")),
         None => {
-            let what = format!("tensor {embeddings} is missing");
+            let what = format!("tensor {EMBEDDING} is missing");
             return Err(ModelFileError::file(first, what));
         }
     };
@@ -422,7 +430,7 @@ fn seen(tensors: &Tensors, first: &Path) -> Result<Seen, ModelFileError> {
     });
     Ok(Seen {
         vocab_size,
-        has_head: has("output.weight"),
+        has_head: has(HEAD) && !(architecture.needs_head() && tensors.are_same(HEAD, EMBEDDING)),
         has_qkv_bias: has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias"),
         has_out_bias: has("blk.0.attn_output.bias"),
         has_mlp_bias: has("blk.0.ffn_down.bias"),

@@ -70,6 +70,12 @@ impl Tensors {
         self.files.get(stored.file).map(|file| file.path.as_path())
     }
 
+    /// Whether two tensors have the same shape, format and bits.
+    pub fn are_same(&self, one: &str, other: &str) -> bool {
+        let form = |name: &str| self.get(name).map(|info| (info.dims.clone(), info.kind.id));
+        form(one) == form(other) && self.bytes(one) == self.bytes(other)
+    }
+
     /// The bytes of a tensor; none of a name that it does not have.
     pub fn bytes(&self, name: &str) -> &[u8] {
         let found = self.tensors.get(name).and_then(|Stored { info, file }| {

@@ -1,6 +1,7 @@
 //! Small models of every architecture, written to a file and read back.
 
 mod broken;
+mod heads;
 mod parts;
 
 use super::*;

@@ -125,8 +125,9 @@ impl Peft {
                 }
             }
         }
+        let by_offset = joined::by_offset(&infos);
         let joins = whole.values().filter_map(|tensor| {
-            let fused = Fused::of(tensor, &infos)?;
+            let fused = Fused::of(tensor, &by_offset)?;
             Some(self.join(module_name(&tensor.name), &fused))
         });
         let saved = self.whole();

@@ -1,12 +1,20 @@
 //! Matrices of ours that a transformers class fuses or names otherwise: Phi-3's qkv_proj and gate_up_proj, GPT-NeoX's
 //! query_key_value. Adapters of fused ones are read as one per matrix.
 
-use super::super::families::RENAMED;
+use super::super::families;
 use super::super::tensors::{DiskTensor, Values};
 use super::factors::{Change, Factors};
 use crate::nn::adapter::{Lora, RankAlpha};
 use crate::nn::{ModelConfig, ParamInfo, module_name};
 use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Our parameters by where they begin in the flat weights.
+pub(super) type ByOffset<'a> = BTreeMap<usize, &'a ParamInfo>;
+
+pub(super) fn by_offset(infos: &[ParamInfo]) -> ByOffset<'_> {
+    infos.iter().map(|info| (info.offset, info)).collect()
+}
 
 /// One matrix of a class, made of ours.
 #[derive(Debug, Clone)]
@@ -18,12 +26,13 @@ pub(super) struct Fused<'a> {
 
 impl<'a> Fused<'a> {
     /// The matrix of a class's tensor; `None` if it has none of ours.
-    pub fn of(tensor: &DiskTensor, infos: &'a [ParamInfo]) -> Option<Fused<'a>> {
+    pub fn of(tensor: &DiskTensor, by_offset: &ByOffset<'a>) -> Option<Fused<'a>> {
         let Values::Own(ranges) = &tensor.values else {
             return None;
         };
-        let has = |info: &&ParamInfo| ranges.iter().any(|range| range.start == info.offset);
-        let parts: Vec<&ParamInfo> = infos.iter().filter(has).collect();
+        // Of rows in turns the first group begins with each part.
+        let part = |range: &Range<usize>| by_offset.get(&range.start).copied();
+        let parts: Vec<&ParamInfo> = ranges.iter().filter_map(part).collect();
         let groups = ranges.len().checked_div(parts.len())?;
         Some(Fused { parts, groups })
     }
@@ -57,15 +66,17 @@ pub(super) fn rows_of(sizes: &[usize], groups: usize) -> Vec<Vec<usize>> {
     all
 }
 
-/// The matrices that the classes fuse or rename, by their names without `.weight`.
+/// The matrices that the classes that the model may be of fuse or rename, by their names without `.weight`.
 pub(super) fn matrices<'a>(
     config: &ModelConfig,
     infos: &'a [ParamInfo],
 ) -> BTreeMap<String, Fused<'a>> {
+    let by_offset = by_offset(infos);
     let mut found = BTreeMap::new();
-    for family in RENAMED {
-        for tensor in family.tensors(config, infos) {
-            let Some(fused) = Fused::of(&tensor, infos).filter(|_| tensor.shape.len() == 2) else {
+    for family in families::renamed(config) {
+        let tensors = family.tensors(config, infos);
+        for tensor in tensors.iter().filter(|tensor| tensor.shape.len() == 2) {
+            let Some(fused) = Fused::of(tensor, &by_offset) else {
                 continue;
             };
             // Rows take turns only where keys and values have as many as queries.
@@ -153,9 +164,9 @@ pub(super) fn round(alpha: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::nn::mlp::MlpConfig;
-    use crate::nn::param_infos;
     use crate::nn::position::PositionConfig;
-    use std::ops::Range;
+    use crate::nn::{AttentionBias, MoeConfig, param_infos};
+    use std::collections::BTreeSet;
 
     /// Width 4, two heads with one of keys and values: queries have 4 rows, keys and values 2.
     fn config() -> ModelConfig {
@@ -196,9 +207,13 @@ mod tests {
     fn qkv(infos: &[ParamInfo]) -> Fused<'_> {
         let all = matrices(&config(), infos);
         let names: Vec<&str> = all.keys().map(String::as_str).collect();
-        for name in ["mlp.gate_up_proj", "self_attn.qkv_proj"] {
-            assert!(names.contains(&&*format!("model.layers.0.{name}")));
-        }
+        assert_eq!(
+            names,
+            [
+                "model.layers.0.mlp.gate_up_proj",
+                "model.layers.0.self_attn.qkv_proj"
+            ]
+        );
         let fused = all["model.layers.0.self_attn.qkv_proj"].clone();
         assert_eq!((fused.shape(), fused.groups), ((8, 4), 1));
         fused
@@ -210,6 +225,7 @@ mod tests {
         let config = ModelConfig {
             n_kv_head: None,
             mlp: MlpConfig::Gelu(Default::default()),
+            bias: true,
             ..config()
         };
         let infos = param_infos(&config, 5);
@@ -220,6 +236,69 @@ mod tests {
         assert_eq!(fused.rows(), rows);
         let down = &all["gpt_neox.layers.0.mlp.dense_4h_to_h"];
         assert_eq!((down.parts.len(), down.shape()), (1, (4, 16)));
+    }
+
+    /// An adapter of a GPT-2 (`c_fc`) fits the shapes of a Pythia, and is none of it.
+    #[test]
+    fn names_of_classes_that_the_model_is_not_of_are_unknown() {
+        let stems = |config: &ModelConfig| {
+            let infos = param_infos(config, 5);
+            let all = matrices(config, &infos);
+            let is_fused = |name: &&String| name.ends_with("qkv_proj");
+            let stem = |name: &String| name.split('.').next().unwrap().to_string();
+            let others = all.keys().filter(|name| !is_fused(name));
+            others.map(stem).collect::<BTreeSet<String>>()
+        };
+        let pythia = ModelConfig {
+            n_kv_head: None,
+            mlp: MlpConfig::Gelu(Default::default()),
+            parallel_residual: true,
+            bias: true,
+            ..config()
+        };
+        assert_eq!(stems(&pythia), BTreeSet::from(["gpt_neox".to_string()]));
+        let starcoder2 = ModelConfig {
+            parallel_residual: false,
+            sliding_window: Some(2),
+            ..pythia.clone()
+        };
+        assert_eq!(stems(&starcoder2), BTreeSet::from(["model".to_string()]));
+        let gpt_neo = ModelConfig {
+            position: PositionConfig::Learned(Default::default()),
+            attention_scale: Some(1.0),
+            attention_bias: AttentionBias::Output,
+            parallel_residual: false,
+            ..pythia.clone()
+        };
+        assert_eq!(stems(&gpt_neo), BTreeSet::from(["transformer".to_string()]));
+        let ours = ModelConfig {
+            qk_norm: true,
+            ..pythia
+        };
+        assert_eq!(stems(&ours), BTreeSet::new());
+    }
+
+    /// As many parameters as Qwen3-30B-A3B has: each tensor finds its parts without a search through all.
+    #[test]
+    fn models_of_many_experts_have_fused_names_for_each() {
+        let (n_layer, n_expert) = (48, 128);
+        let config = ModelConfig {
+            n_layer,
+            moe: Some(MoeConfig {
+                n_expert,
+                d_ff: Some(2),
+                ..MoeConfig::default()
+            }),
+            ..config()
+        };
+        let infos = param_infos(&config, 5);
+        let all = matrices(&config, &infos);
+        assert_eq!(all.len(), n_layer * (1 + n_expert));
+        let last = &all["model.layers.47.mlp.experts.127.gate_up_proj"];
+        let names: Vec<&str> = last.parts.iter().map(|info| info.module()).collect();
+        assert!(names[0].ends_with("experts.127.gate_proj"), "{names:?}");
+        assert!(names[1].ends_with("experts.127.up_proj"), "{names:?}");
+        assert_eq!(last.shape(), (4, 4));
     }
 
     const Q: Range<usize> = 0..4;

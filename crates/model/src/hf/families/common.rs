@@ -8,12 +8,16 @@ use crate::nn::position::PositionConfig;
 use crate::nn::{AttentionBias, ModelConfig};
 use serde_json::{Value, json};
 
+const KV_HEADS: &str = "num_key_value_heads";
+
 /// Defaults for absent keys: those of transformers' config classes.
 #[derive(Debug, Clone, Copy)]
 pub struct Defaults {
     pub rope: Rope,
     pub eps: f64,
     pub tied: bool,
+    /// `num_key_value_heads`; `None` is as many as query heads, which null always is.
+    pub kv_heads: Option<usize>,
     pub gain: GainConvention,
 }
 
@@ -35,6 +39,7 @@ impl Defaults {
         },
         eps: 1e-6,
         tied: false,
+        kv_heads: None,
         gain: GainConvention::Plain,
     };
 
@@ -59,7 +64,7 @@ impl Defaults {
         Ok(ModelConfig {
             n_layer: keys.need_size("num_hidden_layers")?,
             n_head,
-            n_kv_head: Some(keys.size("num_key_value_heads")?.unwrap_or(n_head)),
+            n_kv_head: Some(self.kv_heads(keys)?.unwrap_or(n_head)),
             head_dim: Some(keys.size("head_dim")?.unwrap_or(d_model / n_head)),
             d_model,
             d_ff: Some(keys.need_size("intermediate_size")?),
@@ -75,6 +80,14 @@ impl Defaults {
             tie_embeddings: keys.flag("tie_word_embeddings", self.tied)?,
             ..ModelConfig::default()
         })
+    }
+
+    /// The default is that of an absent key.
+    fn kv_heads(self, keys: &Keys) -> Result<Option<usize>, String> {
+        match keys.has(KV_HEADS) {
+            true => keys.size(KV_HEADS),
+            false => Ok(self.kv_heads),
+        }
     }
 
     /// The keys of a canonical config, old and new.

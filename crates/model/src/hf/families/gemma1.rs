@@ -2,13 +2,18 @@
 //! that of f32; transformers rounds it to the dtype of the weights (55.5 for 55.4256 in bf16).
 
 use super::super::keys::Keys;
-use super::gemma2::DEFAULTS;
-use super::{Family, common, gemma};
+use super::common::{self, Defaults};
+use super::{Family, gemma, gemma2};
 use crate::nn::mlp::{Approximate, GeGluConfig, MlpConfig};
 use crate::nn::{AttentionBias, ModelConfig};
 use serde_json::{Value, json};
 
 pub struct Gemma1;
+
+const DEFAULTS: Defaults = Defaults {
+    kv_heads: Some(16),
+    ..gemma2::DEFAULTS
+};
 
 /// The only activation.
 const TANH: &str = "gelu_pytorch_tanh";

@@ -10,6 +10,7 @@ pub struct Gemma2;
 
 pub(super) const DEFAULTS: Defaults = Defaults {
     tied: true,
+    kv_heads: Some(4),
     gain: GainConvention::UnitOffset,
     ..Defaults::LLAMA
 };

@@ -147,23 +147,25 @@ impl Family for GptNeoX {
 }
 
 fn positions(keys: &Keys) -> Result<PositionConfig, String> {
-    for (other, own) in [
-        ("rope_theta", "rotary_emb_base"),
-        ("partial_rotary_factor", "rotary_pct"),
-    ] {
-        if keys.value(other).is_some() {
-            return Err(format!(
-                "{other}: transformers reads it in rope_parameters only, else {own}"
-            ));
-        }
-    }
     let rope = Rope {
         theta: keys.number("rotary_emb_base")?.unwrap_or(THETA),
         partial: true,
         fraction: keys.number("rotary_pct")?.unwrap_or(FRACTION),
         longrope: false,
     };
-    Ok(PositionConfig::Rope(rope.read(keys)?))
+    let rope = rope.tables(keys)?;
+    // transformers 4 writes the other families' names beside these, and 5 leaves them there: it reads neither.
+    for (other, own, in_effect) in [
+        ("rope_theta", "rotary_emb_base", rope.theta),
+        ("partial_rotary_factor", "rotary_pct", rope.fraction),
+    ] {
+        if let Some(x) = keys.number(other)?.filter(|x| *x != in_effect) {
+            return Err(format!(
+                "{other} {x} beside {in_effect}: transformers reads it in rope_parameters only, else {own}; remove the one that the model was not trained with"
+            ));
+        }
+    }
+    Ok(PositionConfig::Rope(rope))
 }
 
 fn activation(keys: &Keys) -> Result<MlpConfig, String> {

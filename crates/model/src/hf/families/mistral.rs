@@ -8,6 +8,10 @@ use serde_json::{Value, json};
 
 pub struct Mistral;
 
+const DEFAULTS: Defaults = Defaults {
+    kv_heads: Some(8),
+    ..Defaults::LLAMA
+};
 /// The default window; null means none.
 const WINDOW: usize = 4096;
 
@@ -32,12 +36,12 @@ impl Family for Mistral {
         };
         Ok(ModelConfig {
             sliding_window,
-            ..Defaults::LLAMA.read(keys)?
+            ..DEFAULTS.read(keys)?
         })
     }
 
     fn write(&self, config: &ModelConfig) -> Value {
-        let mut value = Defaults::LLAMA.write(config);
+        let mut value = DEFAULTS.write(config);
         value["sliding_window"] = json!(config.sliding_window);
         value
     }

@@ -18,6 +18,7 @@ const DEFAULTS: Defaults = Defaults {
         longrope: false,
     },
     eps: 1e-5,
+    kv_heads: Some(8),
     ..Defaults::LLAMA
 };
 

@@ -116,13 +116,22 @@ pub const FAMILIES: &[&dyn Family] = &[
     &smollm3::SmolLm3,
 ];
 
-/// Families whose classes fuse or rename our matrices: their adapters name these matrices.
-pub const RENAMED: &[&dyn Family] = &[
-    &phi3::Phi3,
+/// Families whose classes rename our matrices, beside Phi-3, which fuses them.
+const RENAMED: &[&dyn Family] = &[
     &starcoder2::Starcoder2,
     &gpt_neo::GptNeo,
     &gpt_neox::GptNeoX,
 ];
+
+/// Families with other names than ours for the matrices of adapters of this model: Phi-3 for any model that has the parts of its
+/// fused matrices, others for the models that they compute. Other models may have matrices of the same shapes.
+pub fn renamed(config: &ModelConfig) -> Vec<&'static dyn Family> {
+    let shape = config.shape(1);
+    let renaming = RENAMED.iter().copied();
+    let mut found: Vec<&'static dyn Family> = vec![&phi3::Phi3];
+    found.extend(renaming.filter(|family| covers(*family, config, &shape)));
+    found
+}
 
 /// The family of a `model_type`.
 ///

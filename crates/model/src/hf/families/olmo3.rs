@@ -94,16 +94,17 @@ fn rotation(keys: &Keys, has_windows: bool) -> Result<RopeConfig, String> {
 
 /// The rotation of blocks without a window, and the base of those with one.
 fn of_tables(keys: &Keys, tables: &Keys) -> Result<(RopeConfig, f64), String> {
-    // Each table has its own base; transformers 4 reads this one.
+    // Each table has its own base. Without it transformers 5 takes this one in blocks without a window alone.
     let above = keys.number("rope_theta")?;
-    let inner = |key: &str| match tables.table(key)? {
+    let inner = |key: &str, above: Option<f64>| match tables.table(key)? {
         Some(table) => ROPE.table(keys, &table, above),
         None => Ok(RopeConfig {
             theta: above.unwrap_or(ROPE.theta),
             ..RopeConfig::default()
         }),
     };
-    let (global, window) = (inner("full_attention")?, inner("sliding_attention")?);
+    let global = inner("full_attention", above)?;
+    let window = inner("sliding_attention", None)?;
     tables.finish()?;
     if let Some(old) = keys.table("rope_scaling")? {
         rope::agree(&global, &ROPE.table(keys, &old, Some(global.theta))?)?;

@@ -8,6 +8,11 @@ use serde_json::Value;
 
 pub struct Qwen2;
 
+const DEFAULTS: Defaults = Defaults {
+    kv_heads: Some(32),
+    ..Defaults::LLAMA
+};
+
 impl Family for Qwen2 {
     fn model_type(&self) -> &'static str {
         "qwen2"
@@ -25,7 +30,7 @@ impl Family for Qwen2 {
         common::silu(keys)?;
         // Of Qwen2.5-1M, for vLLM; transformers attends to everything.
         let _ = keys.table("dual_chunk_attention_config")?;
-        let config = Defaults::LLAMA.read(keys)?;
+        let config = DEFAULTS.read(keys)?;
         Ok(ModelConfig {
             attention_bias: AttentionBias::Qkv,
             sliding_window: common::qwen_window(keys, config.n_layer)?,
@@ -34,7 +39,7 @@ impl Family for Qwen2 {
     }
 
     fn write(&self, config: &ModelConfig) -> Value {
-        let mut value = Defaults::LLAMA.write(config);
+        let mut value = DEFAULTS.write(config);
         common::write_qwen_window(config, &mut value);
         value
     }

@@ -8,6 +8,11 @@ use serde_json::{Value, json};
 
 pub struct Qwen3;
 
+const DEFAULTS: Defaults = Defaults {
+    kv_heads: Some(32),
+    ..Defaults::LLAMA
+};
+
 /// The default head_dim, whatever hidden_size.
 const HEAD_DIM: usize = 128;
 
@@ -26,7 +31,7 @@ impl Family for Qwen3 {
 
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
         common::silu(keys)?;
-        let config = Defaults::LLAMA.read(keys)?;
+        let config = DEFAULTS.read(keys)?;
         Ok(ModelConfig {
             head_dim: Some(keys.size("head_dim")?.unwrap_or(HEAD_DIM)),
             qk_norm: true,
@@ -37,7 +42,7 @@ impl Family for Qwen3 {
     }
 
     fn write(&self, config: &ModelConfig) -> Value {
-        let mut value = Defaults::LLAMA.write(config);
+        let mut value = DEFAULTS.write(config);
         value["attention_bias"] = json!(config.attention_biases() == AttentionBias::All);
         common::write_qwen_window(config, &mut value);
         value

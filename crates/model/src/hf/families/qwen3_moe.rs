@@ -9,6 +9,11 @@ use serde_json::{Value, json};
 
 pub struct Qwen3Moe;
 
+const DEFAULTS: Defaults = Defaults {
+    kv_heads: Some(4),
+    ..Defaults::LLAMA
+};
+
 impl Family for Qwen3Moe {
     fn model_type(&self) -> &'static str {
         "qwen3_moe"
@@ -24,7 +29,7 @@ impl Family for Qwen3Moe {
 
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
         common::silu(keys)?;
-        let config = Defaults::LLAMA.read(keys)?;
+        let config = DEFAULTS.read(keys)?;
         keys.only("mlp_only_layers", &json!([]))?;
         let old = keys.size("num_experts")?;
         let on = keys.flag("use_sliding_window", false)?;
@@ -50,7 +55,7 @@ impl Family for Qwen3Moe {
     }
 
     fn write(&self, config: &ModelConfig) -> Value {
-        let mut value = Defaults::LLAMA.write(config);
+        let mut value = DEFAULTS.write(config);
         value["attention_bias"] = json!(config.attention_biases() == AttentionBias::All);
         value["use_sliding_window"] = json!(config.sliding_window.is_some());
         value["sliding_window"] = json!(config.sliding_window);

@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 /// The key of transformers 5, and the one of transformers 4.
 const NEW: &str = "rope_parameters";
 const OLD: &str = "rope_scaling";
+/// The share of a head that is rotated, in the table or beside it.
+const FRACTION: &str = "partial_rotary_factor";
 /// vLLM's name for what the attention factor of YaRN is multiplied by (`get_rope`, `YaRNScalingRotaryEmbedding`).
 const OF_VLLM: &str = "attn_factor";
 
@@ -30,14 +32,33 @@ impl Rope {
     /// # Errors
     /// Unsupported scaling, or inconsistent keys.
     pub fn read(self, keys: &Keys) -> Result<RopeConfig, String> {
-        let above = keys.number("rope_theta")?;
-        let fraction = keys.number("partial_rotary_factor")?;
+        let (theta, fraction) = (keys.number("rope_theta")?, keys.number(FRACTION)?);
+        let rope = Rope {
+            theta: theta.unwrap_or(self.theta),
+            fraction: fraction.unwrap_or(self.fraction),
+            ..self
+        };
+        let rope = rope.tables(keys)?;
+        match fraction {
+            Some(fraction) if fraction != rope.fraction => Err(format!(
+                "{FRACTION} {fraction} beside {} in {NEW} or {OLD}: transformers 4 takes the first and 5 the second; remove the one that the model was not trained with",
+                rope.fraction
+            )),
+            _ => Ok(rope),
+        }
+    }
+
+    /// The tables of both versions; what they leave out is as `self` has it.
+    ///
+    /// # Errors
+    /// As [`Rope::read`].
+    pub fn tables(self, keys: &Keys) -> Result<RopeConfig, String> {
         // Of the scaling, if any: every Phi-3 has it.
         let _ = keys.size("original_max_position_embeddings")?;
         let read = |key| {
             let table = keys.table(key)?;
             table
-                .map(|table| self.table(keys, &table, above))
+                .map(|table| self.table(keys, &table, None))
                 .transpose()
         };
         let rope = match (read(NEW)?, read(OLD)?) {
@@ -47,18 +68,14 @@ impl Rope {
             }
             (Some(one), None) | (None, Some(one)) => one,
             (None, None) => RopeConfig {
-                theta: above.unwrap_or(self.theta),
+                theta: self.theta,
                 fraction: self.fraction,
                 ..RopeConfig::default()
             },
         };
-        let rope = RopeConfig {
-            fraction: fraction.unwrap_or(rope.fraction),
-            ..rope
-        };
         if rope.fraction != 1.0 && !self.partial {
             return Err(format!(
-                "partial_rotary_factor {}: this model type rotates whole heads in transformers",
+                "{FRACTION} {}: this model type rotates whole heads in transformers",
                 rope.fraction
             ));
         }
@@ -76,7 +93,7 @@ impl Rope {
         above: Option<f64>,
     ) -> Result<RopeConfig, String> {
         let theta = table.number("rope_theta")?.or(above);
-        let fraction = table.number("partial_rotary_factor")?;
+        let fraction = table.number(FRACTION)?;
         let old = table.word("type")?;
         let kind = table.word("rope_type")?.or(old).unwrap_or("default");
         let scaling = self.scaling(kind, keys, table)?;
@@ -180,7 +197,7 @@ pub fn ignored(config: &Value) -> Option<String> {
 /// version 5 uses the older table.
 ///
 /// # Errors
-/// Another base or scaling.
+/// Another base, share of a head or scaling.
 pub fn agree(new: &RopeConfig, old: &RopeConfig) -> Result<(), String> {
     let plain = |rope: &RopeConfig| match rope.scaling.clone() {
         // The older table cannot express it.
@@ -190,10 +207,14 @@ pub fn agree(new: &RopeConfig, old: &RopeConfig) -> Result<(), String> {
         })),
         scaling => scaling,
     };
-    let what = match (new.theta == old.theta, plain(new) == plain(old)) {
-        (true, true) => return Ok(()),
-        (false, _) => format!("rope_theta {} beside {}", new.theta, old.theta),
-        (true, false) => "another scaling".into(),
+    let what = if new.theta != old.theta {
+        format!("rope_theta {} beside {}", new.theta, old.theta)
+    } else if new.fraction != old.fraction {
+        format!("{FRACTION} {} beside {}", new.fraction, old.fraction)
+    } else if plain(new) != plain(old) {
+        "another scaling".into()
+    } else {
+        return Ok(());
     };
     Err(format!(
         "{NEW} and {OLD} differ ({what}): transformers 5 takes {OLD} where both are there; remove the one that the model was not trained with"
@@ -386,6 +407,64 @@ mod tests {
         }
         let same = json!({"rope_type": "linear", "factor": 4.0, "rope_theta": 5e5});
         assert!(both(same, 5e5).is_ok());
+    }
+
+    /// transformers 5.24 rotates what the table says; where both tables are there, the older one.
+    #[test]
+    fn a_share_of_a_head_that_differs_between_two_places_is_rejected() {
+        let stablelm = Rope {
+            partial: true,
+            fraction: 0.25,
+            ..LLAMA
+        };
+        let read = |value: Value| {
+            let keys = Keys::new(value.as_object().unwrap());
+            let rope = stablelm.read(&keys)?;
+            keys.finish()?;
+            Ok::<f64, String>(rope.fraction)
+        };
+        let table =
+            |key: &str, fraction: f64| json!({"rope_type": "linear", "factor": 2.0, key: fraction});
+        let said = |fraction| table(FRACTION, fraction);
+        let unsaid = || table("rope_theta", 10_000.0);
+        for (value, fraction) in [
+            (json!({}), 0.25),
+            (json!({"partial_rotary_factor": 0.75}), 0.75),
+            (json!({"rope_parameters": said(0.5)}), 0.5),
+            (json!({"rope_scaling": said(0.5)}), 0.5),
+            (
+                json!({"rope_parameters": said(0.5), "partial_rotary_factor": 0.5}),
+                0.5,
+            ),
+            (
+                json!({"rope_scaling": unsaid(), "partial_rotary_factor": 0.75}),
+                0.75,
+            ),
+            (
+                json!({"rope_parameters": said(0.75), "rope_scaling": unsaid(), "partial_rotary_factor": 0.75}),
+                0.75,
+            ),
+            (
+                json!({"rope_parameters": said(0.25), "rope_scaling": unsaid()}),
+                0.25,
+            ),
+        ] {
+            assert_eq!(read(value.clone()), Ok(fraction), "{value}");
+        }
+        for value in [
+            json!({"rope_parameters": said(0.5), "partial_rotary_factor": 0.25}),
+            json!({"rope_scaling": said(0.5), "partial_rotary_factor": 0.25}),
+            json!({"rope_parameters": said(0.5), "rope_scaling": said(0.75)}),
+            json!({"rope_parameters": said(0.5), "rope_scaling": unsaid()}),
+        ] {
+            let error = read(value.clone()).unwrap_err();
+            let names_both =
+                error.contains("partial_rotary_factor 0.") && error.contains(" beside 0.");
+            assert!(
+                names_both && error.contains("rope_scaling"),
+                "{value}: {error}"
+            );
+        }
     }
 
     #[test]

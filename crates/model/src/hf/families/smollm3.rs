@@ -16,11 +16,11 @@ const DEFAULTS: Defaults = Defaults {
         ..Defaults::LLAMA.rope
     },
     tied: true,
+    kv_heads: Some(4),
     ..Defaults::LLAMA
 };
-/// transformers' defaults of these two keys.
+/// transformers' default of the interval.
 const NOPE_EVERY: usize = 4;
-const KV_HEADS: usize = 4;
 /// Which blocks rotate, 1 or 0 each; and without it, one block in how many does not.
 const LAYERS: &str = "no_rope_layers";
 const INTERVAL: &str = "no_rope_layer_interval";
@@ -50,12 +50,7 @@ impl Family for SmolLm3 {
             ..DEFAULTS.rope.read(keys)?
         };
         let config = DEFAULTS.with(keys, PositionConfig::Rope(rope))?;
-        let n_kv_head = match keys.has("num_key_value_heads") {
-            true => config.n_kv_head,
-            false => Some(KV_HEADS),
-        };
         let config = ModelConfig {
-            n_kv_head,
             sliding_window,
             global_every,
             ..config

@@ -19,6 +19,7 @@ const DEFAULTS: Defaults = Defaults {
         longrope: false,
     },
     eps: 1e-5,
+    kv_heads: Some(32),
     ..Defaults::LLAMA
 };
 

@@ -23,6 +23,7 @@ const DEFAULTS: Defaults = Defaults {
         longrope: false,
     },
     tied: true,
+    kv_heads: Some(2),
     ..Defaults::LLAMA
 };
 
@@ -33,7 +34,7 @@ const RENAMED: [(&str, &str); 2] = [
     (".mlp.up_proj", ".mlp.c_fc"),
     (".mlp.down_proj", ".mlp.c_proj"),
 ];
-/// Parts that have a bias even with `use_bias: false`.
+/// The norms, which have biases even with `use_bias: false`.
 const NORMS: [&str; 2] = ["layernorm", "model.norm"];
 
 impl Family for Starcoder2 {
@@ -73,13 +74,14 @@ impl Family for Starcoder2 {
             }
         };
         let position = PositionConfig::Rope(DEFAULTS.rope.read(keys)?);
+        let bias = keys.flag("use_bias", true)?;
         Ok(ModelConfig {
             norm: NormConfig::LayerNorm(LayerNormConfig {
                 eps: keys.number("norm_epsilon")?.unwrap_or(EPS),
-                bias: None,
+                bias: (!bias).then_some(true),
             }),
             mlp,
-            bias: keys.flag("use_bias", true)?,
+            bias,
             sliding_window: keys.size("sliding_window")?,
             ..DEFAULTS.with(keys, position)?
         })
@@ -103,6 +105,16 @@ impl Family for Starcoder2 {
         value
     }
 
+    /// A model without any biases is written with zeros in its norms.
+    fn canonical(&self, mut config: ModelConfig) -> ModelConfig {
+        if let NormConfig::LayerNorm(norm) = &mut config.norm
+            && !config.bias
+        {
+            norm.bias = Some(true);
+        }
+        config
+    }
+
     fn disk_name(&self, own: &str) -> String {
         RENAMED
             .iter()
@@ -111,11 +123,12 @@ impl Family for Starcoder2 {
             })
     }
 
-    /// Without biases in our model, those of the norms are zero.
+    /// Where our norms have no biases, theirs are zero.
     fn tensors(&self, config: &ModelConfig, infos: &[ParamInfo]) -> Vec<DiskTensor> {
+        let has_biases = config.norm.bias().unwrap_or(config.bias);
         let mut tensors = Vec::new();
         for tensor in one_by_one(infos) {
-            let zeros = zero_bias(&tensor, &NORMS).filter(|_| !config.bias);
+            let zeros = zero_bias(&tensor, &NORMS).filter(|_| !has_biases);
             // One with gates is none of theirs: its matrices keep their names.
             let name = match config.mlp.gated() {
                 true => tensor.name.clone(),

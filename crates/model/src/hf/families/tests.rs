@@ -1,5 +1,7 @@
 //! Properties of every family, and what each one rejects.
 
+mod defaults;
+
 use super::super::config::{self, TokenIds};
 use super::super::{Dtype, Naming};
 use super::*;
@@ -257,37 +259,53 @@ fn a_model_is_written_in_the_tensors_that_it_was_read_from() {
 
 /// StarCoder2's norms have biases whatever `use_bias` says.
 #[test]
-fn a_starcoder2_without_biases_is_written_with_norms_of_zero_bias() {
+fn a_starcoder2_without_biases_has_them_in_its_norms_which_are_zero_where_ours_have_none() {
     use super::super::{CONFIG, Outgoing, Weights, config_json_for, load};
-    let mut without = config::read(&oracle("starcoder2")).unwrap();
-    without.bias = false;
-    assert_eq!(model_type(&without), Some("starcoder2"));
-    let mut model = crate::nn::Model::new(&without, 64, &candle_core::Device::Cpu).unwrap();
-    model.init(3).unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let ids = TokenIds::default();
-    let json = config_json_for(&model, &ids, Dtype::F32, Naming::Family);
-    let mut value: Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(value["use_bias"], false);
-    value.as_object_mut().unwrap().remove("llmtui");
-    std::fs::write(dir.path().join(CONFIG), value.to_string()).unwrap();
-    let outgoing = Outgoing::new(&model, Naming::Family, Dtype::F32, u64::MAX);
-    let mut out = std::fs::File::create(dir.path().join(&outgoing.files()[0])).unwrap();
-    outgoing.write(0, &mut out).unwrap();
-    let names = Weights::open(dir.path()).unwrap();
-    let names: Vec<&str> = names.names().collect();
-    let biases: Vec<&&str> = names
-        .iter()
-        .filter(|name| name.ends_with(".bias"))
-        .collect();
-    assert_eq!(biases.len(), 2 * without.n_layer + 1, "{names:?}");
-    let mut back = load(dir.path()).unwrap();
-    let tokens = [3, 1, 4, 1, 5];
-    let logits = |model: &mut crate::nn::Model| -> Vec<f32> {
-        let logits = model.logits(&tokens, 1, 5).unwrap();
-        logits.flatten_all().unwrap().to_vec1().unwrap()
-    };
-    assert_eq!(logits(&mut back), logits(&mut model));
+    use crate::nn::Model;
+    let mut theirs = oracle("starcoder2");
+    theirs["use_bias"] = json!(false);
+    let read = config::read(&theirs).unwrap();
+    assert!(!read.bias && read.norm.bias() == Some(true));
+    let mut bare = read.clone();
+    if let NormConfig::LayerNorm(norm) = &mut bare.norm {
+        norm.bias = None;
+    }
+    for config in [&read, &bare] {
+        assert_eq!(model_type(config), Some("starcoder2"));
+        let mut model = Model::new(config, 64, &candle_core::Device::Cpu).unwrap();
+        model.init(3).unwrap();
+        let infos = model.params().infos().to_vec();
+        let set = |weights: &mut [f32]| {
+            for info in infos.iter().filter(|info| info.name.ends_with(".bias")) {
+                weights[info.offset..][..info.len].fill(0.25);
+            }
+        };
+        model.params_mut().write_weights(set).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let ids = TokenIds::default();
+        let json = config_json_for(&model, &ids, Dtype::F32, Naming::Family);
+        let mut value: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(value["use_bias"], false);
+        // As another program may leave it.
+        value.as_object_mut().unwrap().remove("llmtui");
+        std::fs::write(dir.path().join(CONFIG), value.to_string()).unwrap();
+        let outgoing = Outgoing::new(&model, Naming::Family, Dtype::F32, u64::MAX);
+        let mut out = std::fs::File::create(dir.path().join(&outgoing.files()[0])).unwrap();
+        outgoing.write(0, &mut out).unwrap();
+        let file = Weights::open(dir.path()).unwrap();
+        let names: Vec<&str> = file.names().collect();
+        let biases = names.iter().filter(|name| name.ends_with(".bias"));
+        assert_eq!(biases.count(), 2 * config.n_layer + 1, "{names:?}");
+        let mut back = load(dir.path()).unwrap();
+        assert_eq!(back.config().norm.bias(), Some(true));
+        let logits = |model: &mut Model| -> Vec<f32> {
+            let logits = model.logits(&[3, 1, 4, 1, 5], 1, 5).unwrap();
+            logits.flatten_all().unwrap().to_vec1().unwrap()
+        };
+        let pairs = logits(&mut back).into_iter().zip(logits(&mut model));
+        let off = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(off < 1e-6, "{off}");
+    }
 }
 
 /// transformers computes the attention factor from the declared context, and reads no other key for it.

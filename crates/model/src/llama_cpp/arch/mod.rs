@@ -27,7 +27,7 @@ pub(super) use olmo2::reason;
 pub(super) struct Seen {
     /// Rows of the embedding.
     pub vocab_size: usize,
-    /// The head is a separate tensor.
+    /// The head is a separate tensor, and not the copy of the embedding that some architectures need.
     pub has_head: bool,
     /// Queries, keys and values have biases.
     pub has_qkv_bias: bool,

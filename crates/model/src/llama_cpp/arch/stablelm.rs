@@ -1,15 +1,11 @@
 //! `stablelm`: Llama with biased LayerNorms and partial RoPE.
 
-use super::common::{self, float, seven_digits};
+use super::common::{self, LAYER_EPS, seven_digits};
 use super::{Architecture, Keys, OwnKeys, Seen};
 use crate::nn::norm::{LayerNormConfig, NormConfig};
 use crate::nn::{AttentionBias, ModelConfig, ModelShape};
 
 pub struct StableLm;
-
-/// The key of the norms' epsilon, and that of architectures with RMSNorm.
-const EPS: &str = "attention.layer_norm_epsilon";
-const RMS_EPS: &str = "attention.layer_norm_rms_epsilon";
 
 impl Architecture for StableLm {
     fn name(&self) -> &'static str {
@@ -18,7 +14,7 @@ impl Architecture for StableLm {
 
     fn read(&self, keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
         let norm = NormConfig::LayerNorm(LayerNormConfig {
-            eps: seven_digits(keys.number(EPS)?),
+            eps: seven_digits(keys.number(LAYER_EPS)?),
             bias: Some(true),
         });
         common::read_normed(keys, seen, norm)
@@ -42,13 +38,7 @@ impl Architecture for StableLm {
             && config.moe.is_none()
             && !common::has_factors(config)
             && shape.n_head * shape.head_dim == shape.d_model;
-        let mut keys = own.then(|| common::write(config, shape))??;
-        for (key, value) in &mut keys {
-            if *key == RMS_EPS {
-                (*key, *value) = (EPS, float(norm.eps));
-            }
-        }
-        Some(keys)
+        own.then(|| common::write(config, shape))?
     }
 
     fn needs_head(&self) -> bool {

@@ -14,12 +14,11 @@ impl Architecture for Starcoder2 {
     }
 
     fn read(&self, keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
-        if !seen.has_mlp_bias {
-            return Err("a starcoder2 without biases in its feed-forward blocks (use_bias: false) has them in its norms alone, which is not supported".into());
-        }
         let mut norm = NormConfig::LayerNorm(Default::default());
         if let NormConfig::LayerNorm(config) = &mut norm {
             config.eps = common::seven_digits(keys.number(common::LAYER_EPS)?);
+            // With `use_bias: false` the norms alone have them.
+            config.bias = (!seen.has_mlp_bias).then_some(true);
         }
         let mut mlp = MlpConfig::Gelu(Default::default());
         if let MlpConfig::Gelu(config) = &mut mlp {
