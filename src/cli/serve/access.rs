@@ -3,6 +3,7 @@
 use crate::base::files;
 use crate::base::text::shown;
 use crate::cli::exit::Failure;
+use std::net::IpAddr;
 use std::path::Path;
 
 /// The largest file of a key, in bytes.
@@ -48,9 +49,22 @@ impl Access {
         let Some(key) = &self.0 else {
             return true;
         };
-        let given = authorization.and_then(|said| said.strip_prefix("Bearer "));
-        given.is_some_and(|given| same(given.trim().as_bytes(), key.as_bytes()))
+        let given = authorization.and_then(|said| said.split_once(' '));
+        given.is_some_and(|(kind, given)| {
+            kind.eq_ignore_ascii_case("bearer") && same(given.trim().as_bytes(), key.as_bytes())
+        })
     }
+}
+
+/// Whether `host` or `host:port` is this machine by its own names, which no other site can have.
+pub fn is_here(authority: &str) -> bool {
+    let host = match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    let host = host.to_ascii_lowercase();
+    let is_loopback = |ip: IpAddr| ip.is_loopback();
+    host == "localhost" || host.ends_with(".localhost") || host.parse().is_ok_and(is_loopback)
 }
 
 /// Compares all bytes whatever the first difference, so that the time does not say where it is.
@@ -69,6 +83,7 @@ mod tests {
         assert!(!open.needs_key() && open.allows(None) && open.allows(Some("Bearer x")));
         let key = Access::of(None, Some("abc\n")).unwrap();
         assert!(key.needs_key() && key.allows(Some("Bearer abc")));
+        assert!(key.allows(Some("bearer  abc")));
         for wrong in [
             None,
             Some("abc"),
@@ -77,6 +92,31 @@ mod tests {
             Some("Basic abc"),
         ] {
             assert!(!key.allows(wrong), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn this_machine_is_known_by_its_own_names_alone() {
+        for here in [
+            "localhost",
+            "LocalHost:8080",
+            "127.0.0.1:8080",
+            "127.3.2.1",
+            "[::1]:80",
+            "a.localhost:1",
+        ] {
+            assert!(is_here(here), "{here}");
+        }
+        for other in [
+            "",
+            "evil.example",
+            "evil.example:8080",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "192.168.1.2:80",
+            "[::2]",
+        ] {
+            assert!(!is_here(other), "{other}");
         }
     }
 

@@ -19,10 +19,15 @@ use crate::models::Parts;
 use crate::nn::KvPrecision;
 use access::Access;
 use model::Model;
+use request::Defaults;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
+
+/// For the replies to those who wait when the model's process is gone.
+const LAST_REPLIES: Duration = Duration::from_millis(500);
 
 /// Serve a model over HTTP, by OpenAI's API
 ///
@@ -93,10 +98,14 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         errln!("{note}");
     }
     welcome(&model, at);
+    let model = Arc::new(model);
     let server = routes::Server {
-        model: Arc::new(model),
-        defaults: args.sampling.sampling(),
-        limited: args.sampling.max_new_tokens.is_some(),
+        model: Arc::clone(&model),
+        defaults: Defaults {
+            sampling: args.sampling.sampling(),
+            limited: args.sampling.max_new_tokens.is_some(),
+            seed: args.sampling.seed,
+        },
         access,
         clock: cx.clock,
     };
@@ -105,6 +114,12 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         let router = routes::router(server);
         tokio::select! {
             served = axum::serve(listener, router) => served.map_err(anyhow::Error::from),
+            why = model.end() => {
+                // Those who wait get the reason, too.
+                tokio::time::sleep(LAST_REPLIES).await;
+                let what = format!("the model's process is gone: {why}");
+                Err(Failure::machine(what, "llmtui serve starts it again").into())
+            }
             _ = interrupts.recv() => Ok(()),
         }
     })?;

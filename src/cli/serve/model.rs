@@ -1,21 +1,20 @@
 //! The model as the server uses it: a thread that owns the link to the inference process and answers one job after the other.
 
 use super::super::chat::session::gone;
-use crate::base::clock::pause;
 use crate::base::sampling::Sampling;
 use crate::base::text::one_line;
-use crate::link::{Incoming, Link};
+use crate::link::{Incoming, Link, SendError};
 use crate::wire::{Command, CommandId, Event, Prompt, StopReason};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
-/// Jobs that may wait; more are refused.
-const WAITING: usize = 64;
+/// Requests that may wait or be answered; more are refused.
+const PLACES: usize = 64;
 /// Pieces of an answer that wait for a slow reader before the model waits as well.
 const PIECES: usize = 256;
-/// How long the model waits for a reader that takes nothing, in pauses: half a minute. The next requests wait with it.
-const PAUSE: Duration = Duration::from_millis(20);
-const PAUSES: usize = 1500;
+/// How long the model waits for a reader that takes nothing. The next requests wait with it.
+const SLOW: Duration = Duration::from_secs(30);
 
 /// What the server says about its model.
 #[derive(Debug, Clone)]
@@ -63,15 +62,24 @@ type Waiting = (Job, mpsc::Sender<Piece>);
 /// A running model.
 pub struct Model {
     about: About,
-    jobs: mpsc::Sender<Waiting>,
+    jobs: mpsc::UnboundedSender<Waiting>,
+    places: Arc<Semaphore>,
+    /// Why the model's process is gone, once it is.
+    ended: watch::Receiver<Option<String>>,
 }
 
-/// Why a job was not taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A request's place among those that wait.
+pub struct Place(
+    #[expect(dead_code, reason = "held until the request is answered")] OwnedSemaphorePermit,
+);
+
+/// Why a request was not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotTaken {
-    /// [`WAITING`] jobs wait already.
+    /// [`PLACES`] others are.
     Busy,
-    Gone,
+    /// The model's process is gone, and why.
+    Gone(String),
 }
 
 impl Model {
@@ -81,10 +89,25 @@ impl Model {
     /// It fails to load, with the reason.
     pub fn start(mut link: Link, name: String) -> anyhow::Result<Model> {
         let about = loaded(&mut link, name)?;
-        let (jobs, waiting) = mpsc::channel(WAITING);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()?;
+        let (jobs, waiting) = mpsc::unbounded_channel();
+        let (end, ended) = watch::channel(None);
         let in_use = about.names.get(1).cloned();
-        std::thread::spawn(move || Answering { link, in_use }.all(waiting));
-        Ok(Model { about, jobs })
+        std::thread::spawn(move || {
+            let answering = Answering { link, in_use };
+            if let Err(why) = runtime.block_on(answering.all(waiting)) {
+                let _ = end.send(Some(why));
+            }
+        });
+        let places = Arc::new(Semaphore::new(PLACES));
+        Ok(Model {
+            about,
+            jobs,
+            places,
+            ended,
+        })
     }
 
     pub fn about(&self) -> &About {
@@ -97,17 +120,37 @@ impl Model {
         Some((at > 0).then(|| name.to_string()))
     }
 
-    /// Begins an answer; its pieces arrive one by one. Dropping the receiver cancels it.
+    /// A place for a request and all its answers.
     ///
     /// # Errors
-    /// Too many wait, or the model is gone.
-    pub fn answer(&self, job: Job) -> Result<mpsc::Receiver<Piece>, NotTaken> {
+    /// None is free, or the model is gone.
+    pub fn place(&self) -> Result<Place, NotTaken> {
+        if let Some(why) = self.why_gone() {
+            return Err(NotTaken::Gone(why));
+        }
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        place.map(Place).map_err(|_| NotTaken::Busy)
+    }
+
+    /// Begins an answer of a request that has a place; its pieces arrive one by one. Dropping the receiver cancels it.
+    pub fn answer(&self, _: &Place, job: Job) -> mpsc::Receiver<Piece> {
         let (send, pieces) = mpsc::channel(PIECES);
-        self.jobs.try_send((job, send)).map_err(|e| match e {
-            mpsc::error::TrySendError::Full(_) => NotTaken::Busy,
-            mpsc::error::TrySendError::Closed(_) => NotTaken::Gone,
-        })?;
-        Ok(pieces)
+        // Without a model the receiver ends at once.
+        let _ = self.jobs.send((job, send));
+        pieces
+    }
+
+    /// Why the model's process is gone, if it is.
+    pub fn why_gone(&self) -> Option<String> {
+        self.ended.borrow().clone()
+    }
+
+    /// Waits until the model's process is gone, and says why.
+    pub async fn end(&self) -> String {
+        let mut ended = self.ended.clone();
+        let ended = ended.wait_for(Option::is_some).await;
+        let why = ended.ok().and_then(|why| why.clone());
+        why.unwrap_or_else(|| "it ended".into())
     }
 }
 
@@ -144,38 +187,64 @@ struct Answering {
 }
 
 impl Answering {
-    fn all(mut self, mut waiting: mpsc::Receiver<Waiting>) {
-        while let Some((job, reply)) = waiting.blocking_recv() {
-            // Nobody waits for it any more.
-            if reply.is_closed() {
-                continue;
-            }
-            if let Err(why) = self.one(job, &reply) {
-                let _ = reply.blocking_send(Piece::Gone(why));
-                return;
+    /// Until nobody asks any more; fails if the process is gone.
+    async fn all(mut self, mut waiting: mpsc::UnboundedReceiver<Waiting>) -> Result<(), String> {
+        loop {
+            let next = tokio::select! {
+                next = waiting.recv() => next,
+                event = self.event() => {
+                    event?;
+                    continue;
+                }
+            };
+            let Some((job, reply)) = next else {
+                return Ok(());
+            };
+            if let Err(why) = self.one(job, &reply).await {
+                let _ = reply.try_send(Piece::Gone(why.clone()));
+                return Err(why);
             }
         }
     }
 
     /// One answer; fails if the process is gone.
-    fn one(&mut self, job: Job, reply: &mpsc::Sender<Piece>) -> Result<(), String> {
-        if job.adapter != self.in_use {
-            if let Err(refused) = self.switch(job.adapter)? {
-                let _ = reply.blocking_send(Piece::Refused(refused));
-                return Ok(());
-            }
+    async fn one(&mut self, job: Job, reply: &mpsc::Sender<Piece>) -> Result<(), String> {
+        // Nobody waits for it any more.
+        if reply.is_closed() {
+            return Ok(());
         }
-        let asked = self.send(Command::Generate {
+        if job.adapter != self.in_use
+            && let Err(refused) = self.switch(job.adapter).await?
+        {
+            let _ = reply.try_send(Piece::Refused(refused));
+            return Ok(());
+        }
+        let asked = self.link.send(Command::Generate {
             prompt: job.prompt,
             sampling: job.sampling,
-        })?;
+        });
+        let asked = match asked {
+            Err(error @ SendError::TooLong(_)) => {
+                let _ = reply.try_send(Piece::Refused(error.to_string()));
+                return Ok(());
+            }
+            asked => asked.map_err(|e| e.to_string())?,
+        };
         let mut is_heard = true;
         loop {
-            let Some(piece) = piece(asked, self.event()?) else {
+            let event = tokio::select! {
+                event = self.event() => event?,
+                () = reply.closed(), if is_heard => {
+                    is_heard = false;
+                    self.send(Command::Cancel { target: asked })?;
+                    continue;
+                }
+            };
+            let Some(piece) = piece(asked, event) else {
                 continue;
             };
             let is_last = !matches!(piece, Piece::Token { .. });
-            if is_heard && !is_taken(reply, piece) && !is_last {
+            if is_heard && reply.send_timeout(piece, SLOW).await.is_err() && !is_last {
                 is_heard = false;
                 self.send(Command::Cancel { target: asked })?;
             }
@@ -186,10 +255,10 @@ impl Answering {
     }
 
     /// Uses another adapter, or none; the inner error is the engine's reason against it.
-    fn switch(&mut self, name: Option<String>) -> Result<Result<(), String>, String> {
+    async fn switch(&mut self, name: Option<String>) -> Result<Result<(), String>, String> {
         let asked = self.send(Command::UseAdapter { name })?;
         loop {
-            match self.event()? {
+            match self.event().await? {
                 Event::AdapterUsed { command, name } if command == asked => {
                     self.in_use = name;
                     return Ok(Ok(()));
@@ -204,28 +273,15 @@ impl Answering {
         self.link.send(command).map_err(|e| e.to_string())
     }
 
-    fn event(&mut self) -> Result<Event, String> {
+    async fn event(&mut self) -> Result<Event, String> {
         loop {
-            match self.link.blocking_recv() {
+            match self.link.recv().await {
                 Incoming::Event(envelope) => return Ok(envelope.event),
                 Incoming::CaughtUp => {}
                 Incoming::Closed(why) => return Err(gone(why.as_deref()).what),
             }
         }
     }
-}
-
-/// Whether the reader takes a piece: it may have gone, or not read for too long.
-fn is_taken(reply: &mpsc::Sender<Piece>, mut piece: Piece) -> bool {
-    for _ in 0..PAUSES {
-        match reply.try_send(piece) {
-            Ok(()) => return true,
-            Err(mpsc::error::TrySendError::Closed(_)) => return false,
-            Err(mpsc::error::TrySendError::Full(back)) => piece = back,
-        }
-        pause(PAUSE);
-    }
-    false
 }
 
 /// The event as a piece of this answer.

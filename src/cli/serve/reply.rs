@@ -194,6 +194,11 @@ pub fn error(kind: &str, what: &str, param: Option<&str>) -> Value {
 
 /// The list of models.
 pub fn models(names: &[String], created: u64) -> Value {
-    let one = |name: &String| json!({"id": name, "object": "model", "created": created, "owned_by": "llmtui"});
-    json!({"object": "list", "data": names.iter().map(one).collect::<Vec<_>>()})
+    let all: Vec<Value> = names.iter().map(|name| model(name, created)).collect();
+    json!({"object": "list", "data": all})
+}
+
+/// One of them.
+pub fn model(name: &str, created: u64) -> Value {
+    json!({"id": name, "object": "model", "created": created, "owned_by": "llmtui"})
 }

@@ -11,6 +11,10 @@ use serde_json::{Map, Value};
 const ANSWER: usize = 1024;
 /// Answers to one request, at most.
 const MOST_CHOICES: u64 = 128;
+/// Answers to all prompts of a request, at most.
+const MOST_ANSWERS: u64 = 2048;
+/// Tokens of an answer, at most.
+const MOST_TOKENS: u64 = 1_000_000;
 /// Texts that end an answer, at most.
 const MOST_STOPS: usize = 16;
 
@@ -80,16 +84,21 @@ const FIXED: &[(&str, &str)] = &[
     ("modalities", r#"["text"]"#),
 ];
 
-/// Reads a body. `defaults` hold what it leaves out; `limited`: the server limits the length of conversations' answers too.
+/// What requests may leave out.
+#[derive(Debug, Clone, Default)]
+pub struct Defaults {
+    pub sampling: Sampling,
+    /// The length of conversations' answers is limited, too.
+    pub limited: bool,
+    /// Otherwise each request without a seed is another draw.
+    pub seed: Option<u64>,
+}
+
+/// Reads a body.
 ///
 /// # Errors
 /// The first field that is wrong, unknown or not supported.
-pub fn read(
-    endpoint: Endpoint,
-    body: &[u8],
-    defaults: &Sampling,
-    limited: bool,
-) -> Result<Asked, Wrong> {
+pub fn read(endpoint: Endpoint, body: &[u8], defaults: &Defaults) -> Result<Asked, Wrong> {
     let whole = |what: String| Wrong { param: None, what };
     let value: Value = serde_json::from_slice(body).map_err(|e| {
         whole(format!(
@@ -105,7 +114,7 @@ pub fn read(
         Endpoint::Chat => vec![chat_prompt(&mut fields)?],
         Endpoint::Completions => texts(&mut fields)?,
     };
-    let sampling = sampling(endpoint, &mut fields, defaults, limited)?;
+    let sampling = sampling(endpoint, &mut fields, defaults)?;
     let asked = Asked {
         model: fields.text("model")?,
         prompts,
@@ -116,21 +125,25 @@ pub fn read(
         logprobs: logprobs(endpoint, &mut fields)?,
     };
     fields.finish()?;
+    if asked.prompts.len() as u64 * asked.n > MOST_ANSWERS {
+        let what = format!(
+            "{} prompts with {} answers each; at most {MOST_ANSWERS} answers",
+            asked.prompts.len(),
+            asked.n
+        );
+        return Err(Wrong::field("prompt", what));
+    }
     Ok(asked)
 }
 
-fn sampling(
-    endpoint: Endpoint,
-    fields: &mut Fields,
-    defaults: &Sampling,
-    limited: bool,
-) -> Result<Sampling, Wrong> {
+fn sampling(endpoint: Endpoint, fields: &mut Fields, said: &Defaults) -> Result<Sampling, Wrong> {
+    let defaults = &said.sampling;
     let most = match endpoint {
-        Endpoint::Chat if !limited => ANSWER,
+        Endpoint::Chat if !said.limited => ANSWER,
         _ => defaults.max_new_tokens,
     };
-    let newer = fields.whole("max_completion_tokens", 1, u64::MAX)?;
-    let older = fields.whole("max_tokens", 1, u64::MAX)?;
+    let newer = fields.whole("max_completion_tokens", 1, MOST_TOKENS)?;
+    let older = fields.whole("max_tokens", 1, MOST_TOKENS)?;
     let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let number = |x: f64| x as f32;
     let stop = stops(fields)?;
@@ -151,9 +164,9 @@ fn sampling(
             .number("repetition_penalty", f64::MIN_POSITIVE, 100.0)?
             .map_or(defaults.repetition_penalty, number),
         max_new_tokens: newer.or(older).map_or(most, count),
-        // Two requests alike are two draws, as users of the API expect.
         seed: fields
-            .whole("seed", 0, u64::MAX)?
+            .seed()?
+            .or(said.seed)
             .unwrap_or_else(crate::run::id::random),
         stop: stop.unwrap_or_else(|| defaults.stop.clone()),
         context: defaults.context,
@@ -163,15 +176,27 @@ fn sampling(
 fn usage_in_stream(fields: &mut Fields) -> Result<bool, Wrong> {
     match fields.take("stream_options") {
         None => Ok(false),
-        Some(Value::Object(mut options)) => match options.remove("include_usage") {
-            None => Ok(false),
-            Some(Value::Bool(said)) => Ok(said),
-            Some(other) => Err(mistyped(
-                "stream_options.include_usage",
-                "true or false",
-                &other,
-            )),
-        },
+        Some(Value::Object(options)) => {
+            let mut options = Fields(options);
+            let said = options.take("include_usage");
+            // Padding against listeners on the network: of no use on one machine.
+            options.take("include_obfuscation");
+            if let Some(name) = options.0.keys().next() {
+                return Err(Wrong::field(
+                    &format!("stream_options.{}", one_line(name)),
+                    "unknown",
+                ));
+            }
+            match said {
+                None => Ok(false),
+                Some(Value::Bool(said)) => Ok(said),
+                Some(other) => Err(mistyped(
+                    "stream_options.include_usage",
+                    "true or false",
+                    &other,
+                )),
+            }
+        }
         Some(other) => Err(mistyped("stream_options", "an object", &other)),
     }
 }
@@ -373,6 +398,17 @@ impl Fields {
         let number = number.filter(|x| (least..=most).contains(x));
         number
             .ok_or_else(|| mistyped(name, &expected, &value))
+            .map(Some)
+    }
+
+    /// Any whole number: negative ones are seeds as well.
+    fn seed(&mut self) -> Result<Option<u64>, Wrong> {
+        let Some(value) = self.take("seed") else {
+            return Ok(None);
+        };
+        let negative = value.as_i64().map(i64::cast_unsigned);
+        let seed = value.as_u64().or(negative);
+        seed.ok_or_else(|| mistyped("seed", "a whole number", &value))
             .map(Some)
     }
 

@@ -1,9 +1,9 @@
 //! The endpoints: what a request asks for is read, given to the model, and answered whole or as a stream of events.
 
-use super::access::Access;
-use super::model::{Job, Model, NotTaken, Piece};
+use super::access::{self, Access};
+use super::model::{Job, Model, NotTaken, Piece, Place};
 use super::reply::{self, Choice, Head, Token, Usage};
-use super::request::{self, Asked, Endpoint, Wrong};
+use super::request::{self, Defaults, Endpoint, Wrong};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::human;
 use crate::base::sampling::Sampling;
@@ -12,7 +12,7 @@ use crate::wire::{Prompt, StopReason};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -32,10 +32,7 @@ const EVENTS: usize = 64;
 #[derive(Clone)]
 pub struct Server {
     pub model: Arc<Model>,
-    /// Of requests that leave them out.
-    pub defaults: Sampling,
-    /// The length of answers was limited on the command line.
-    pub limited: bool,
+    pub defaults: Defaults,
     pub access: Access,
     pub clock: SystemClock,
 }
@@ -44,6 +41,7 @@ pub fn router(server: Server) -> Router {
     let key = middleware::from_fn_with_state(server.clone(), with_key);
     let v1 = Router::new()
         .route("/v1/models", get(models))
+        .route("/v1/models/{*name}", get(one_model))
         .route("/v1/chat/completions", post(chat))
         .route("/v1/completions", post(completions))
         .route_layer(key);
@@ -56,6 +54,7 @@ pub fn router(server: Server) -> Router {
         .fallback(unknown)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(BODY))
+        .layer(middleware::from_fn_with_state(server.clone(), from_here))
         .with_state(server)
 }
 
@@ -73,6 +72,33 @@ async fn with_key(State(server): State<Server>, request: Request, next: Next) ->
             None,
         ),
     }
+}
+
+/// Without a key only programs of this machine are answered: not pages of other sites in its browser, also where their name was
+/// made to lead here (DNS rebinding).
+async fn from_here(State(server): State<Server>, request: Request, next: Next) -> Response {
+    match server.access.needs_key() || is_from_here(request.headers()) {
+        true => next.run(request).await,
+        false => refusal(
+            StatusCode::FORBIDDEN,
+            "permission_error",
+            "a server without a key answers only requests to localhost by programs of this machine",
+            None,
+        ),
+    }
+}
+
+fn is_from_here(headers: &HeaderMap) -> bool {
+    let said = |name| {
+        headers
+            .get(name)
+            .map(|said| said.to_str().unwrap_or_default())
+    };
+    let origin = said(header::ORIGIN).is_none_or(|origin| {
+        let authority = origin.split_once("://").map(|(_, authority)| authority);
+        authority.is_some_and(access::is_here)
+    });
+    origin && said(header::HOST).is_none_or(access::is_here)
 }
 
 async fn unknown(method: Method, uri: Uri) -> Response {
@@ -96,6 +122,13 @@ async fn wrong_method(method: Method, uri: Uri) -> Response {
 async fn models(State(server): State<Server>) -> Response {
     let names = &server.model.about().names;
     json_of(StatusCode::OK, &reply::models(names, server.seconds()))
+}
+
+async fn one_model(State(server): State<Server>, Path(name): Path<String>) -> Response {
+    match server.model.adapter_named(&name) {
+        Some(_) => json_of(StatusCode::OK, &reply::model(&name, server.seconds())),
+        None => server.no_model(&name).response(),
+    }
 }
 
 async fn chat(State(server): State<Server>, headers: HeaderMap, body: Read) -> Response {
@@ -144,7 +177,7 @@ impl Failed {
             }
             Failed::Refused(what) => (StatusCode::BAD_REQUEST, reply::error(invalid, what, None)),
             Failed::Gone(what) => {
-                let what = format!("the model's process is gone: {what}; restart llmtui serve");
+                let what = format!("the model's process is gone: {what}");
                 (
                     StatusCode::INTERNAL_SERVER_ERROR,
                     reply::error("server_error", &what, None),
@@ -158,21 +191,28 @@ impl From<NotTaken> for Failed {
     fn from(why: NotTaken) -> Failed {
         match why {
             NotTaken::Busy => Failed::Busy,
-            NotTaken::Gone => Failed::Gone("it ended earlier".into()),
+            NotTaken::Gone(why) => Failed::Gone(why),
         }
     }
 }
 
-/// A request that is to be answered: each job gives one answer.
+/// A request that is to be answered.
 struct Accepted {
     head: Head,
-    /// (prompt, sampling) of each answer, in the order of the answers.
-    jobs: Vec<(Prompt, Sampling)>,
+    prompts: Vec<Prompt>,
+    sampling: Sampling,
     /// Answers to each prompt.
     n: u64,
     adapter: Option<String>,
     stream: bool,
     usage_in_stream: bool,
+    place: Place,
+}
+
+impl Accepted {
+    fn answers(&self) -> u64 {
+        self.prompts.len() as u64 * self.n
+    }
 }
 
 impl Server {
@@ -190,7 +230,7 @@ impl Server {
         };
         match self.accept(endpoint, headers, &body) {
             Err(failed) => failed.response(),
-            Ok(accepted) if accepted.stream => self.streamed(accepted),
+            Ok(accepted) if accepted.stream => self.streamed(accepted).await,
             Ok(accepted) => match self.whole(&accepted).await {
                 Ok(value) => json_of(StatusCode::OK, &value),
                 Err(failed) => failed.response(),
@@ -209,40 +249,41 @@ impl Server {
             let what = "the Content-Type must be application/json".to_string();
             return Err(Failed::Wrong(Wrong { param: None, what }));
         }
-        let asked = request::read(endpoint, body, &self.defaults, self.limited);
-        let asked = asked.map_err(Failed::Wrong)?;
+        let asked = request::read(endpoint, body, &self.defaults).map_err(Failed::Wrong)?;
         let about = self.model.about();
         if endpoint == Endpoint::Chat && !about.template {
             let what = "this model has no chat template: use /v1/completions".to_string();
             return Err(Failed::Wrong(Wrong { param: None, what }));
         }
-        let name = asked
-            .model
-            .clone()
-            .unwrap_or_else(|| about.names[0].clone());
-        let adapter = self.model.adapter_named(&name).ok_or_else(|| {
-            let known = about.names.join(", ");
-            Failed::NoModel(format!(
-                "model: there is no {}; there is {known}",
-                one_line(&name)
-            ))
-        })?;
+        let name = asked.model.unwrap_or_else(|| about.names[0].clone());
+        let adapter = self.model.adapter_named(&name);
+        let adapter = adapter.ok_or_else(|| self.no_model(&name))?;
         Ok(Accepted {
+            place: self.model.place()?,
             head: Head::new(endpoint, self.seconds(), name, asked.logprobs),
+            prompts: asked.prompts,
+            sampling: asked.sampling,
             n: asked.n,
             stream: asked.stream,
             usage_in_stream: asked.usage_in_stream,
-            jobs: jobs(asked),
             adapter,
         })
+    }
+
+    fn no_model(&self, name: &str) -> Failed {
+        let known = self.model.about().names.join(", ");
+        Failed::NoModel(format!(
+            "model: there is no {}; there is {known}",
+            one_line(name)
+        ))
     }
 
     /// All answers, one after the other.
     async fn whole(&self, accepted: &Accepted) -> Result<Value, Failed> {
         let mut choices = Vec::new();
         let mut usage = Usage::default();
-        for index in 0..accepted.jobs.len() {
-            let mut answer = self.begin(accepted, index)?;
+        for index in 0..accepted.answers() {
+            let mut answer = self.begin(accepted, index);
             let (mut text, mut tokens) = (String::new(), Vec::new());
             let reason = loop {
                 match answer.next().await? {
@@ -255,7 +296,7 @@ impl Server {
             };
             usage.add(answer.usage);
             choices.push(Choice {
-                index: index as u64,
+                index,
                 text,
                 tokens,
                 reason,
@@ -264,28 +305,38 @@ impl Server {
         Ok(accepted.head.whole(choices, usage))
     }
 
-    fn begin<'a>(&self, accepted: &'a Accepted, index: usize) -> Result<Answer<'a>, Failed> {
-        let (prompt, sampling) = accepted.jobs[index].clone();
-        let pieces = self.model.answer(Job {
-            prompt,
-            sampling,
+    /// The answer of this number: each prompt has `n` of them, with seeds one after the other.
+    fn begin(&self, accepted: &Accepted, index: u64) -> Answer {
+        let job = Job {
+            prompt: accepted.prompts[(index / accepted.n) as usize].clone(),
+            sampling: Sampling {
+                seed: accepted.sampling.seed.wrapping_add(index),
+                ..accepted.sampling.clone()
+            },
             adapter: accepted.adapter.clone(),
-        })?;
-        Ok(Answer {
-            head: &accepted.head,
-            is_first: (index as u64).is_multiple_of(accepted.n),
-            pieces,
+        };
+        Answer {
+            id: accepted.head.id.clone(),
+            is_first: index.is_multiple_of(accepted.n),
+            pieces: self.model.answer(&accepted.place, job),
+            model: Arc::clone(&self.model),
             at: 0,
             usage: Usage::default(),
-        })
+        }
     }
 
-    /// Server-sent events, written by a task of their own. A reader that goes away ends the answer.
-    fn streamed(&self, accepted: Accepted) -> Response {
+    /// Server-sent events, written by a task of their own. What is refused is refused before they begin. A reader that goes away
+    /// ends the answer.
+    async fn streamed(&self, accepted: Accepted) -> Response {
+        let mut answer = self.begin(&accepted, 0);
+        let first = match answer.next().await {
+            Ok(first) => first,
+            Err(failed) => return failed.response(),
+        };
         let (send, events) = mpsc::channel::<String>(EVENTS);
         let server = self.clone();
         tokio::spawn(async move {
-            let last = match server.all_events(&accepted, &send).await {
+            let last = match server.all_events(&accepted, (answer, first), &send).await {
                 Ok(true) => "[DONE]".to_string(),
                 Ok(false) => return,
                 Err(failed) => failed.parts().1.to_string(),
@@ -307,6 +358,7 @@ impl Server {
     async fn all_events(
         &self,
         accepted: &Accepted,
+        (answer, first): (Answer, Step),
         send: &mpsc::Sender<String>,
     ) -> Result<bool, Failed> {
         let head = &accepted.head;
@@ -315,19 +367,33 @@ impl Server {
             async { sent.await.is_ok() }
         };
         let mut usage = Usage::default();
-        for index in 0..accepted.jobs.len() {
-            let choice = index as u64;
-            if let Some(opening) = head.opening(choice)
+        let mut begun = Some((answer, Some(first)));
+        for index in 0..accepted.answers() {
+            if let Some(opening) = head.opening(index)
                 && !put(opening).await
             {
                 return Ok(false);
             }
-            let mut answer = self.begin(accepted, index)?;
+            let (mut answer, mut first) = begun
+                .take()
+                .unwrap_or_else(|| (self.begin(accepted, index), None));
             loop {
-                match answer.next().await? {
-                    Step::Token(token) if put(head.piece(choice, &token)).await => {}
-                    Step::End(reason) if put(head.closing(choice, reason)).await => break,
-                    _ => return Ok(false),
+                let step = match first.take() {
+                    Some(step) => step,
+                    None => tokio::select! {
+                        step = answer.next() => step?,
+                        () = send.closed() => return Ok(false),
+                    },
+                };
+                let (event, is_last) = match step {
+                    Step::Token(token) => (head.piece(index, &token), false),
+                    Step::End(reason) => (head.closing(index, reason), true),
+                };
+                if !put(event).await {
+                    return Ok(false);
+                }
+                if is_last {
+                    break;
                 }
             }
             usage.add(answer.usage);
@@ -337,11 +403,13 @@ impl Server {
 }
 
 /// An answer while it is written. Dropping it ends it.
-struct Answer<'a> {
-    head: &'a Head,
+struct Answer {
+    /// Of its reply, for the log.
+    id: String,
     /// The first one to its prompt, whose tokens it counts.
     is_first: bool,
     pieces: mpsc::Receiver<Piece>,
+    model: Arc<Model>,
     /// Characters so far.
     at: usize,
     /// Of the whole answer, once it has ended.
@@ -353,7 +421,7 @@ enum Step {
     End(StopReason),
 }
 
-impl Answer<'_> {
+impl Answer {
     async fn next(&mut self) -> Result<Step, Failed> {
         match self.pieces.recv().await {
             Some(Piece::Token { text, logprob }) => {
@@ -367,7 +435,7 @@ impl Answer<'_> {
                 prompt_tokens,
                 seconds,
             }) => {
-                log(self.head, n_tokens, prompt_tokens, seconds);
+                log(&self.id, n_tokens, prompt_tokens, seconds);
                 self.usage = Usage {
                     prompt: if self.is_first { prompt_tokens } else { 0 },
                     completion: n_tokens,
@@ -376,25 +444,9 @@ impl Answer<'_> {
             }
             Some(Piece::Refused(why)) => Err(Failed::Refused(why)),
             Some(Piece::Gone(why)) => Err(Failed::Gone(why)),
-            None => Err(Failed::Gone("it ended during the answer".into())),
+            None => Err(Failed::Gone(self.model.end().await)),
         }
     }
-}
-
-/// Each prompt `n` times, with seeds one after the other.
-fn jobs(asked: Asked) -> Vec<(Prompt, Sampling)> {
-    let mut jobs = Vec::new();
-    for prompt in asked.prompts {
-        for _ in 0..asked.n {
-            let seed = asked.sampling.seed.wrapping_add(jobs.len() as u64);
-            let sampling = Sampling {
-                seed,
-                ..asked.sampling.clone()
-            };
-            jobs.push((prompt.clone(), sampling));
-        }
-    }
-    jobs
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -415,14 +467,13 @@ fn refusal(status: StatusCode, kind: &str, what: &str, param: Option<&str>) -> R
 }
 
 /// One line for each answer.
-fn log(head: &Head, n_tokens: u64, prompt_tokens: u64, seconds: f64) {
+fn log(id: &str, n_tokens: u64, prompt_tokens: u64, seconds: f64) {
     let speed = match seconds > 0.0 {
         true => format!(" · {} tok/s", human::short(n_tokens as f64 / seconds)),
         false => String::new(),
     };
     errln!(
-        "{} · {} · prompt {}{speed}",
-        head.id,
+        "{id} · {} · prompt {}{speed}",
         human::counted(n_tokens, "token"),
         human::counted(prompt_tokens, "token")
     );

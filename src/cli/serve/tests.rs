@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::base::clock::UnixMillis;
-use crate::base::sampling::Sampling;
 use crate::link::{Incoming, Link};
 use crate::wire::{Command, Envelope, Event, Num, Prompt, StopReason, VERSION};
 use serde_json::{Value, json};
@@ -19,6 +18,9 @@ struct Served {
 
 /// Tokens of an answer that only ends when it is cancelled.
 const ENDLESS: &str = "endless";
+
+/// A prompt that ends the engine.
+const DIES: &str = "die";
 
 /// An engine that answers with its prompt's letters, reversed.
 fn engine(template: Option<&str>, adapters: &[&str]) -> (Link, std_mpsc::Receiver<Command>) {
@@ -60,6 +62,11 @@ fn engine(template: Option<&str>, adapters: &[&str]) -> (Link, std_mpsc::Receive
                 }),
                 Command::Generate { prompt, .. } => {
                     let text = said(&prompt);
+                    if text == DIES {
+                        let why = Some("llmtui: out of memory".into());
+                        let _ = send.blocking_send(Incoming::Closed(why));
+                        return;
+                    }
                     if text == "refuse" {
                         say(Event::Rejected {
                             id: request.id,
@@ -117,8 +124,7 @@ fn served(template: Option<&str>, adapters: &[&str], key: Option<&str>) -> Serve
     let (link, commands) = engine(template, adapters);
     let server = routes::Server {
         model: Arc::new(Model::start(link, "tiny".into()).unwrap()),
-        defaults: Sampling::default(),
-        limited: false,
+        defaults: Defaults::default(),
         access: Access::of(None, key).unwrap(),
         clock: crate::base::clock::SystemClock::new(),
     };
@@ -146,7 +152,7 @@ impl Served {
         let length = body.len();
         write!(
             stream,
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
         )
         .unwrap();
         stream
@@ -296,6 +302,8 @@ fn the_name_of_an_adapter_chooses_it() {
         .map(|i| names["data"][i]["id"].as_str().unwrap())
         .collect();
     assert_eq!(ids, ["tiny", "poet", "lawyer"]);
+    assert_eq!(server.ask("GET", "/v1/models/poet", "", "").0, 200);
+    assert_eq!(server.ask("GET", "/v1/models/painter", "", "").0, 404);
     for (model, switched) in [
         ("poet", None),
         ("lawyer", Some(Some("lawyer".to_string()))),
@@ -345,6 +353,54 @@ fn what_cannot_be_answered_says_why() {
         let (found, text) = server.ask(method, path, headers, body);
         assert_eq!(found, status, "{text}");
         assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn pages_of_other_sites_get_no_answer() {
+    let server = served(None, &[], None);
+    for (headers, status) in [
+        ("Origin: http://localhost:3000\r\n", 200),
+        ("Origin: http://evil.example\r\n", 403),
+        ("Origin: null\r\n", 403),
+    ] {
+        let (found, _) = server.ask("GET", "/v1/models", headers, "");
+        assert_eq!(found, status, "{headers}");
+    }
+    let mut stream = TcpStream::connect(server.at).unwrap();
+    let asked = "GET /v1/models HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+    stream.write_all(asked.as_bytes()).unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    assert!(reply.starts_with("HTTP/1.1 403"), "{reply}");
+}
+
+#[test]
+fn a_stream_that_is_refused_has_the_status_of_the_refusal() {
+    let server = served(None, &[], None);
+    let asked = json!({"prompt": "refuse", "stream": true});
+    let refused = server.post("/v1/completions", &asked);
+    assert_eq!(error(&refused), (400, "it is too long"));
+    let long = json!({"prompt": "a".repeat(1 << 20), "stream": true});
+    let refused = server.post("/v1/completions", &long);
+    let (status, what) = error(&refused);
+    assert_eq!(status, 400);
+    assert!(what.contains("too long to send"), "{what}");
+    let (status, _) = server.post("/v1/completions", &json!({"prompt": "next"}));
+    assert_eq!(status, 200);
+}
+
+#[test]
+fn a_model_whose_process_is_gone_is_said_to_be_in_every_reply() {
+    let server = served(None, &[], None);
+    for _ in 0..2 {
+        let reply = server.post("/v1/completions", &json!({"prompt": DIES}));
+        let (status, what) = error(&reply);
+        assert_eq!(status, 500);
+        assert!(
+            what.contains("the model's process is gone: out of memory"),
+            "{what}"
+        );
     }
 }
 

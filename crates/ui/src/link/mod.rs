@@ -33,7 +33,7 @@ pub use open::{OpenError, open};
 pub use replay::replay;
 pub use socket::{ConnectError, answers, connect, relay};
 
-use crate::wire::{Command, CommandId, Envelope, Request};
+use crate::wire::{Command, CommandId, Envelope, MAX_LINE, Request, encode};
 use tokio::sync::mpsc;
 
 /// Events queued for a viewer; when full, the sender catches up from the log instead of queueing.
@@ -65,6 +65,10 @@ pub enum SendError {
     ReadOnly,
     #[error("another program trains this run: it can only be watched")]
     Foreign,
+    #[error(
+        "the text is too long to send: {0} bytes with its escapes, of {MAX_LINE} at most; shorten it"
+    )]
+    TooLong(usize),
 }
 
 /// A connected engine.
@@ -116,16 +120,26 @@ impl Link {
     /// Sends a command without waiting; the answer event carries the returned id.
     ///
     /// # Errors
-    /// The link takes no commands, is busy, or is closed.
+    /// The link takes no commands, is busy, or is closed; the command is longer than a line may be, at which the other end would
+    /// hang up.
     pub fn send(&mut self, command: Command) -> Result<CommandId, SendError> {
         let commands = self.commands.as_ref().ok_or_else(|| self.mute.clone())?;
         let id = self.next_id;
-        commands
-            .try_send(Request { id, command })
-            .map_err(|e| match e {
-                mpsc::error::TrySendError::Full(_) => SendError::Busy,
-                mpsc::error::TrySendError::Closed(_) => SendError::Closed,
-            })?;
+        let request = Request { id, command };
+        // Of the others none comes near.
+        if matches!(
+            request.command,
+            Command::Generate { .. } | Command::Sample { .. }
+        ) {
+            let bytes = encode(&request).len();
+            if bytes > MAX_LINE {
+                return Err(SendError::TooLong(bytes));
+            }
+        }
+        commands.try_send(request).map_err(|e| match e {
+            mpsc::error::TrySendError::Full(_) => SendError::Busy,
+            mpsc::error::TrySendError::Closed(_) => SendError::Closed,
+        })?;
         self.next_id += 1;
         Ok(id)
     }

@@ -4,11 +4,8 @@ use super::*;
 use serde_json::json;
 
 fn read_as(endpoint: Endpoint, body: &Value) -> Result<Asked, String> {
-    let defaults = Sampling {
-        seed: 0,
-        ..Sampling::default()
-    };
-    read(endpoint, body.to_string().as_bytes(), &defaults, false).map_err(|wrong| wrong.what)
+    let body = body.to_string();
+    read(endpoint, body.as_bytes(), &Defaults::default()).map_err(|wrong| wrong.what)
 }
 
 /// A chat with further fields.
@@ -38,7 +35,11 @@ fn what_a_request_leaves_out_is_the_servers_default() {
     assert_eq!(text.prompts, [Prompt::Text("once".into())]);
     assert_eq!(text.sampling.max_new_tokens, defaults.max_new_tokens);
     let limited = br#"{"messages": [{"role": "user", "content": "hi"}]}"#;
-    let limited = read(Endpoint::Chat, limited, &defaults, true).unwrap();
+    let short = Defaults {
+        limited: true,
+        ..Defaults::default()
+    };
+    let limited = read(Endpoint::Chat, limited, &short).unwrap();
     assert_eq!(limited.sampling.max_new_tokens, defaults.max_new_tokens);
 }
 
@@ -73,9 +74,17 @@ fn sampling_settings_are_taken_by_their_names() {
 }
 
 #[test]
-fn requests_without_a_seed_are_different_draws() {
-    let seed = || chat(json!({})).unwrap().sampling.seed;
-    assert_ne!(seed(), seed());
+fn requests_without_a_seed_are_different_draws_unless_the_server_has_one() {
+    let seed = |more| chat(more).unwrap().sampling.seed;
+    assert_ne!(seed(json!({})), seed(json!({})));
+    assert_eq!(seed(json!({"seed": -1})), u64::MAX);
+    let with = Defaults {
+        seed: Some(3),
+        ..Defaults::default()
+    };
+    let body = br#"{"prompt": "a"}"#;
+    let asked = read(Endpoint::Completions, body, &with).unwrap();
+    assert_eq!(asked.sampling.seed, 3);
 }
 
 #[test]
@@ -119,13 +128,22 @@ fn what_is_wrong_is_named_with_what_was_expected() {
         ),
         (
             json!({"max_tokens": 0}),
-            "max_tokens: expected a whole number of at least 1",
+            "max_tokens: expected a whole number from 1 to 1000000",
         ),
         (
             json!({"max_tokens": 1.5}),
             "max_tokens: expected a whole number",
         ),
         (json!({"n": 0}), "n: expected a whole number from 1 to 128"),
+        (
+            json!({"max_tokens": 1_000_001}),
+            "max_tokens: expected a whole number from 1 to 1000000",
+        ),
+        (json!({"seed": 0.5}), "seed: expected a whole number"),
+        (
+            json!({"stream_options": {"usage": true}}),
+            "stream_options.usage: unknown",
+        ),
         (
             json!({"stop": [""]}),
             "stop: an empty text would end every answer",
@@ -178,11 +196,15 @@ fn what_is_wrong_is_named_with_what_was_expected() {
             "logprobs: only the chosen token's",
         ),
         (json!({"prompt": "a", "echo": true}), "echo: not supported"),
+        (
+            json!({"prompt": vec!["a"; 20], "n": 128}),
+            "prompt: 20 prompts with 128 answers each; at most 2048 answers",
+        ),
         (json!([]), "must be a JSON object"),
     ] {
         let wrong = read_as(Endpoint::Completions, &body).unwrap_err();
         assert!(wrong.contains(part), "{wrong}");
     }
-    let broken = read(Endpoint::Chat, b"{", &Sampling::default(), false).unwrap_err();
+    let broken = read(Endpoint::Chat, b"{", &Defaults::default()).unwrap_err();
     assert!(broken.what.contains("not JSON"), "{broken:?}");
 }

@@ -12,6 +12,7 @@ mod unwritten;
 mod weighted;
 
 pub use post_training::{PostTrainingExample, padding, scored_token};
+pub use turns::decoded;
 pub use unwritten::Unwritten;
 
 use super::chat::{BUILTIN, GenerationPrompt, Template};

@@ -9,6 +9,7 @@ use crate::base::human::counted;
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::base::text::one_line;
 use crate::data::chat::GenerationPrompt;
+use crate::data::render::decoded;
 use crate::data::tokenizer::{self, TextStream, Tokenizer};
 use crate::data::{DataError, Message};
 use crate::engine::checkpoint::{Fault, Manifest};
@@ -255,6 +256,8 @@ impl LoadedModel {
             );
         };
         let messages: Vec<Message> = turns.iter().map(message).collect();
+        // As in training.
+        let messages = decoded(&messages);
         // A started assistant turn follows the generation prompt.
         let (before, begun) = match messages.split_last() {
             None => return Err("the conversation is empty: type a message".into()),
