@@ -183,8 +183,8 @@ const OTHERS: &[(&[&str], &str)] = &[
     (&["config", "wizard"], "llmtui new"),
     (&["benchmark"], "llmtui bench train"),
     (
-        &["serve", "api", "vllm-serve"],
-        "llmtui export MODEL --format gguf --to FILE.gguf: llama.cpp and others serve that file",
+        &["api", "vllm-serve"],
+        "llmtui serve MODEL: OpenAI's HTTP API",
     ),
     (
         &["ui", "tui", "webui", "studio", "dashboard", "home"],

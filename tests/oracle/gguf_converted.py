@@ -16,7 +16,10 @@ import conversion
 import gguf
 from conversion.base import ModelBase, ModelType
 
-NAMES = ["gpt2", "llama3", "llama_linear", "mistral", "qwen2", "gemma2", "gemma3", "phi3", "mixtral", "qwen3_moe", "granite", "gemma", "starcoder2"]
+NAMES = [
+    "gpt2", "llama3", "llama_linear", "mistral", "qwen2", "gemma2", "gemma3", "phi3", "mixtral", "qwen3_moe", "granite", "gemma", "starcoder2", "olmo2", "olmo3",
+    "smollm3", "gpt_neox", "stablelm",
+]
 
 
 def convert(folder, out):
@@ -36,11 +39,18 @@ def convert(folder, out):
                 (copy / file.name).write_bytes(file.read_bytes())
         vocab = {str(i): i for i in range(hparams["vocab_size"])}
         (copy / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocab}, "added_tokens": []}))
+        known = None
         if hparams["model_type"] == "gpt2":
             # Its config says n_positions alone, as transformers 5 does.
             hparams["n_ctx"] = hparams["n_positions"]
             (copy / "config.json").write_text(json.dumps(hparams))
-        made_by(copy, gguf.LlamaFileType.ALL_F32, out, eager=True).write()
+        if hparams["model_type"] in ("gpt_neox", "stablelm"):
+            # transformers 5 keeps these in rope_parameters, where the script does not look.
+            rope = hparams["rope_parameters"]
+            share = rope["partial_rotary_factor"]
+            hparams |= {"rotary_pct": share, "partial_rotary_factor": share, "rotary_emb_base": rope["rope_theta"]}
+            known = hparams
+        made_by(copy, gguf.LlamaFileType.ALL_F32, out, eager=True, hparams=known).write()
 
 
 def main(families, out, names):
