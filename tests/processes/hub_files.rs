@@ -38,9 +38,11 @@ fn ok(home: &Path, endpoint: &str, args: &[&str]) -> (String, String) {
 fn a_gguf_file_of_the_hub_is_taken_wherever_a_model_is_named() {
     let (files, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let home = home.path();
-    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/gguf/qwen2.gguf");
-    for name in ["tiny-Q4_K_M.gguf", "tiny-Q8_0.gguf"] {
-        std::fs::copy(&model, files.path().join(name)).unwrap();
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/gguf");
+    // Of the same bytes the cache would have one copy.
+    for (model, name) in [("qwen2", "tiny-Q4_K_M.gguf"), ("gpt2", "tiny-Q8_0.gguf")] {
+        let from = models.join(format!("{model}.gguf"));
+        std::fs::copy(from, files.path().join(name)).unwrap();
     }
     std::fs::write(files.path().join("tiny-IQ3_M.gguf"), "never asked for").unwrap();
     let server = HubServer::start(files.path());
@@ -220,7 +222,7 @@ fn a_gguf_file_is_inspected_as_the_folder_that_it_was_made_of() {
     assert!(table.contains("rounding adds noise"), "{table}");
     let (table, _) = ok(home, "", &["inspect", "folder", "q8.gguf"]);
     assert!(
-        table.contains("– → Q8_0") && table.contains("rounding adds noise"),
+        table.contains("- -> Q8_0") && table.contains("rounding adds noise"),
         "{table}"
     );
     let (table, _) = ok(home, "", &["inspect", "folder"]);
