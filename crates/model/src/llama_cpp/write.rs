@@ -57,7 +57,14 @@ fn no_architecture(config: &ModelConfig, shape: &ModelShape) -> ModelFileError {
     let of_olmo = || arch::reason(config, shape).map(|reason| format!(" ({reason})"));
     let obstacle = arch::obstacle(config, shape)
         .map(|setting| format!(", as none of those with its other settings has {setting}"));
-    let because = obstacle.or_else(of_olmo).unwrap_or_default();
+    let parallel = || {
+        let only = " (model.parallel_residual, which only its gptneox has: RoPE, LayerNorm, GELU)";
+        config.parallel_residual.then(|| only.to_string())
+    };
+    let because = obstacle
+        .or_else(of_olmo)
+        .or_else(parallel)
+        .unwrap_or_default();
     ModelFileError::Model(format!(
         "llama.cpp has no architecture for this model{nope}{because}: supported are GPT-2, GPT-NeoX, Llama, Granite, SmolLM3, Qwen2, Qwen3, Gemma, OLMo, Phi-3, StableLM and StarCoder2; --format safetensors writes any model"
     ))

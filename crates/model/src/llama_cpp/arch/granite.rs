@@ -40,7 +40,10 @@ impl Architecture for Granite {
         let own = common::is_plain(&unscaled)
             && !config.qk_norm
             && config.moe.is_none()
-            && config.attention_biases() != AttentionBias::Qkv
+            && matches!(
+                config.attention_biases(),
+                AttentionBias::None | AttentionBias::All
+            )
             && common::rotates_all(config, shape);
         if !own {
             return None;

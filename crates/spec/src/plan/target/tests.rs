@@ -108,7 +108,8 @@ fn a_folder_is_planned_by_its_config_whatever_its_name_is() {
 fn answers_are_planned_as_the_spec_writes_them() {
     use crate::plan::{Part, plan};
     let ledger = |set: &[&str]| {
-        let set: Vec<String> = set.iter().map(ToString::to_string).collect();
+        let set = set.iter().chain(&["train.precision=f32"]);
+        let set: Vec<String> = set.map(ToString::to_string).collect();
         plan(&resolve("grpo-sort", &set, &here()).unwrap()).memory
     };
     let plain = ledger(&[]);
