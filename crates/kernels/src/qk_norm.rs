@@ -81,11 +81,10 @@ multiversion! {
         let (width, n, counts) = (norm.heads.qkv_width(), norm.normalized(), norm.counts());
         let rows = x.chunks_exact(width).zip(y.chunks_exact_mut(width));
         for ((mut x, mut y), mut scales) in rows.zip(scales.chunks_exact_mut(n)) {
-            for part in 0..2 {
-                let (d, gain) = (norm.lens[part], norm.gains[part]);
-                let (of_x, rest_of_x) = x.split_at(counts[part] * d);
-                let (of_y, rest_of_y) = y.split_at_mut(counts[part] * d);
-                let (of_scales, rest_of_scales) = scales.split_at_mut(counts[part]);
+            for ((d, gain), count) in norm.lens.into_iter().zip(norm.gains).zip(counts) {
+                let (of_x, rest_of_x) = x.split_at(count * d);
+                let (of_y, rest_of_y) = y.split_at_mut(count * d);
+                let (of_scales, rest_of_scales) = scales.split_at_mut(count);
                 (x, y, scales) = (rest_of_x, rest_of_y, rest_of_scales);
                 let all = of_x.chunks_exact(d).zip(of_y.chunks_exact_mut(d)).zip(of_scales);
                 for ((x, y), scale) in all {

@@ -90,8 +90,8 @@ pub struct ModelConfig {
     /// Where a block normalizes.
     pub norm_placement: NormPlacement,
     /// Attention and the feed-forward block read the same residual stream x and are added to it together: x +
-    /// attention(norm1(x)) + mlp(norm2(x)) (GPT-NeoX, Black et al. 2022). Default: the feed-forward block reads it after
-    /// attention.
+    /// attention(norm1(x)) + mlp(norm2(x)) (GPT-NeoX, Black et al. 2022). Otherwise the feed-forward block reads it
+    /// after attention.
     #[serde(skip_serializing_if = "is_false")]
     #[schemars(extend("default" = false))]
     pub parallel_residual: bool,

@@ -510,7 +510,7 @@ fn quant_in(text: &str) -> Option<&str> {
         is_whole(text, from, from + length).then_some((from, from + length))
     };
     let starts = text.char_indices().map(|(at, _)| at);
-    let (from, to) = starts.filter_map(whole).last()?;
+    let (from, to) = starts.filter_map(whole).next_back()?;
     let dynamic = from.checked_sub(DYNAMIC.len()).filter(|at| {
         let before = text.get(*at..from);
         before.is_some_and(|before| before.eq_ignore_ascii_case(DYNAMIC)) && is_whole(text, *at, to)

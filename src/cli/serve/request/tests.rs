@@ -106,7 +106,7 @@ fn messages_are_turns_whatever_the_form_of_their_content() {
     assert_eq!(messages[0], Turn::new("system", "be brief"));
     assert_eq!(messages[1].extra["tool_calls"], json!([call]));
     assert_eq!(messages[2].extra["tool_call_id"], "1");
-    assert_eq!(tools[..], [tool.clone()]);
+    assert_eq!(tools[..], std::slice::from_ref(&tool)[..]);
     let none = chat(json!({"tools": [tool], "tool_choice": "none"})).unwrap();
     assert!(matches!(none.prompts[0], Prompt::Turns(_)));
 }

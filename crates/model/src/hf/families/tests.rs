@@ -34,8 +34,6 @@ fn oracle(family: &str) -> Value {
     config_of(&format!("oracle/families/{family}/config.json"))
 }
 
-/// Pythia's file is of transformers 4; a quarter of each head is rotated where no key says another share.
-
 fn model_type(config: &ModelConfig) -> Option<&'static str> {
     of(config).map(|family| family.model_type())
 }

@@ -32,8 +32,11 @@ pub(in crate::llama_cpp) fn of(config: &ModelConfig, shape: &ModelShape) -> Opti
     as_it_is(&config, shape).or_else(|| within_the_window(&config, shape))
 }
 
+/// Takes a setting out of a config.
+type Removal = fn(&mut ModelConfig);
+
 /// Settings that few architectures have, and what is without each.
-const RARE: [(&str, fn(&mut ModelConfig)); 13] = [
+const RARE: [(&str, Removal); 13] = [
     ("model.parallel_residual", |c| c.parallel_residual = false),
     ("model.attention_bias: output", |c| {
         if c.attention_bias == AttentionBias::Output {
@@ -69,7 +72,7 @@ pub(in crate::llama_cpp) fn obstacle(
     config: &ModelConfig,
     shape: &ModelShape,
 ) -> Option<&'static str> {
-    let fits = |change: &fn(&mut ModelConfig)| {
+    let fits = |change: &Removal| {
         let mut config = config.clone();
         change(&mut config);
         of(&config, shape).is_some()

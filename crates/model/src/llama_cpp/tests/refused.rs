@@ -165,7 +165,8 @@ fn a_setting_that_olmo2_does_not_have_is_named() {
         result.err().map(|e| e.to_string()).unwrap_or_default()
     };
     assert_eq!(with(|_| {}), "");
-    let cases: [(fn(&mut ModelConfig), &str); 8] = [
+    type Change = fn(&mut ModelConfig);
+    let cases: [(Change, &str); 8] = [
         (|c| c.tie_embeddings = true, "tie_embeddings: false"),
         (|c| c.attention_bias = AttentionBias::All, "attention_bias"),
         (|c| c.head_dim = Some(32), "head_dim"),

@@ -2,6 +2,7 @@
 
 use super::*;
 
+/// Pythia's file is of transformers 4; a quarter of each head is rotated where no key says another share.
 #[test]
 fn pythia_has_a_parallel_residual_and_rotates_a_quarter_of_each_head() {
     let theirs = config_of("fixtures/configs/pythia-160m.json");
