@@ -182,7 +182,7 @@ impl Draft {
 
     /// The effective value at a full path: a leaf's value, a registry's selected member, or null if there is no such path.
     pub fn value(&self, path: &str) -> Value {
-        value_at(&self.full, path)
+        at(&self.full, path)
     }
 
     /// The name of its runs.
@@ -198,7 +198,7 @@ impl Draft {
 
     /// The parent's value at a full path.
     pub fn parent_value(&self, path: &str) -> Value {
-        value_at(&self.base_full, path)
+        at(&self.base_full, path)
     }
 
     /// Resolves `*` to the selected members: `optimizer.*.lr` → `optimizer.adamw.lr`. `None` if the member has no such
@@ -290,8 +290,8 @@ impl Draft {
         Place {
             path: path.to_string(),
             node,
-            value: self.value(path),
-            parent: self.parent_value(path),
+            value: written_or_default(&self.full, path),
+            parent: written_or_default(&self.base_full, path),
             origin: self.settled.origins.get(path),
             edited,
         }
@@ -486,10 +486,14 @@ fn at(full: &Value, path: &str) -> Value {
 }
 
 /// Sets a value at a dotted path. Settings of a member replace a bare choice, never the other way round.
-/// The same, and of a setting that is not written at its default that default, unless something else decides then.
-fn value_at(full: &Value, path: &str) -> Value {
+/// The same, and of a setting that is not written at its default that default, unless something else decides then or the
+/// section that it is in is off.
+fn written_or_default(full: &Value, path: &str) -> Value {
     let value = at(full, path);
-    if !value.is_null() {
+    let section = path.rsplit_once('.').map_or("", |(section, _)| section);
+    let pointer = format!("/{}", section.replace('.', "/"));
+    let is_on = full.pointer(&pointer).is_some_and(Value::is_object);
+    if !value.is_null() || !is_on {
         return value;
     }
     let is_decided = |node: &&Node| !node.nullable && !node.doc.contains("Default:");

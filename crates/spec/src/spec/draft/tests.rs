@@ -155,22 +155,22 @@ fn the_newer_of_two_edits_that_say_the_same_in_different_ways_counts() {
 #[test]
 fn every_place_has_a_value_and_an_origin() {
     let draft = draft();
-    let lr = draft.places();
-    let lr = lr.iter().find(|p| p.path == "optimizer.adamw.lr").unwrap();
+    let places = draft.places();
+    let lr = places.iter().find(|p| p.path == "optimizer.adamw.lr");
+    let lr = lr.unwrap();
     assert_eq!((shown(&lr.value), lr.edited), ("0.001".into(), false));
     assert!(matches!(&lr.origin, Origin::File { name, .. } if name.contains("quickstart")));
     assert_eq!(shown(&draft.value("model.d_ff")), "auto");
-    assert_eq!(shown(&draft.value("model.head")), "auto", "the method's");
     for (path, value) in [
         ("model.parallel_residual", "false"),
         ("model.global_first", "false"),
         ("model.qk_norm_over", "head"),
+        // The method's, and of a section that is off.
+        ("model.head", "auto"),
+        ("model.moe.n_expert", "auto"),
     ] {
-        assert_eq!(
-            shown(&draft.value(path)),
-            value,
-            "not written at its default"
-        );
+        let place = places.iter().find(|place| place.path == path).unwrap();
+        assert_eq!(shown(&place.value), value, "{path}");
     }
     assert_eq!(shown(&draft.value("sample.prompt")), "\"\"");
 }
