@@ -15,7 +15,7 @@ use super::{
     model_ref,
 };
 use crate::hf::ADAPTER_CONFIG;
-use crate::link::launch::Launcher;
+use crate::link::{Link, launch::Launcher};
 use crate::models::Parts;
 use crate::nn::KvPrecision;
 use keyboard::Keyboard;
@@ -72,14 +72,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         None => Vec::new(),
     };
     let model = model_ref::find(&args.model, Parts::Everything, cx)?;
-    let adapters = args.adapters.iter().map(|word| match Path::new(word) {
-        path if path.join(ADAPTER_CONFIG).is_file() => Ok(path.to_path_buf()),
-        _ => model_ref::find(word, Parts::Everything, cx),
-    });
-    let adapters = adapters.collect::<anyhow::Result<Vec<_>>>()?;
-    let launcher = Launcher::this_program(&cx.env)?;
-    let kv_cache = (args.kv_cache != KvPrecision::Auto).then(|| args.kv_cache.word());
-    let mut link = launcher.infer_with(&model, &adapters, kv_cache)?;
+    let mut link = open(&model, &args.adapters, args.kv_cache, cx)?;
     let options = ChatOptions {
         sampling: args.sampling.sampling(),
         limited: args.sampling.max_new_tokens.is_some(),
@@ -105,6 +98,26 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         }
     }
     Ok(Exit::Done)
+}
+
+/// Starts a process that answers with the model and these adapters (PEFT folders, or runs).
+///
+/// # Errors
+/// An adapter is not found, or the process cannot be started.
+pub(super) fn open(
+    model: &Path,
+    adapters: &[String],
+    kv_cache: KvPrecision,
+    cx: &Context,
+) -> anyhow::Result<Link> {
+    let adapters = adapters.iter().map(|word| match Path::new(word) {
+        path if path.join(ADAPTER_CONFIG).is_file() => Ok(path.to_path_buf()),
+        _ => model_ref::find(word, Parts::Everything, cx),
+    });
+    let adapters = adapters.collect::<anyhow::Result<Vec<_>>>()?;
+    let kv_cache = (kv_cache != KvPrecision::Auto).then(|| kv_cache.word());
+    let launcher = Launcher::this_program(&cx.env)?;
+    Ok(launcher.infer_with(model, &adapters, kv_cache)?)
 }
 
 /// Sends each line of standard input. A terminal gets a prompt; a pipe is read as it is.

@@ -1,5 +1,5 @@
-//! `llmtui serve`: a model behind the HTTP API of OpenAI, for programs that speak it: evaluation harnesses, editors, chat pages.
-//! One request is answered at a time, in the order in which they come.
+//! `llmtui serve`: a model behind the HTTP API of OpenAI, for programs that speak it: evaluation harnesses, editors, scripts. One
+//! answer is written at a time, in the order in which they are asked for.
 
 mod access;
 mod model;
@@ -10,11 +10,11 @@ mod routes;
 use super::{
     Context,
     args::{SamplingArgs, kv_precision},
+    chat,
     exit::{Exit, Failure},
     model_ref,
 };
-use crate::hf::ADAPTER_CONFIG;
-use crate::link::{launch::Launcher, signals};
+use crate::link::signals;
 use crate::models::Parts;
 use crate::nn::KvPrecision;
 use access::Access;
@@ -75,11 +75,6 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         return Err(Failure::user_error(what, hint).into());
     }
     let path = model_ref::find(&args.model, Parts::Everything, cx)?;
-    let adapters = args.adapters.iter().map(|word| match Path::new(word) {
-        path if path.join(ADAPTER_CONFIG).is_file() => Ok(path.to_path_buf()),
-        _ => model_ref::find(word, Parts::Everything, cx),
-    });
-    let adapters = adapters.collect::<anyhow::Result<Vec<_>>>()?;
     let name = args.name.clone().unwrap_or_else(|| name_of(&args.model));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -90,9 +85,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         .block_on(TcpListener::bind(at))
         .map_err(|e| taken(at, &e))?;
     let at = listener.local_addr()?;
-    let kv_cache = (args.kv_cache != KvPrecision::Auto).then(|| args.kv_cache.word());
-    let launcher = Launcher::this_program(&cx.env)?;
-    let link = launcher.infer_with(&path, &adapters, kv_cache)?;
+    let link = chat::open(&path, &args.adapters, args.kv_cache, cx)?;
     let model = Model::start(link, name)?;
     for note in model.about().notes.iter() {
         errln!("{note}");
