@@ -65,6 +65,9 @@ pub struct Args {
     /// Drop the optimizer's state of the checkpoint
     #[arg(long)]
     pub fresh_optimizer: bool,
+    /// Begin when this run has ended
+    #[arg(long, value_name = "RUN_DIR")]
+    pub after: Option<PathBuf>,
     /// Directory for the socket
     #[arg(long, value_name = "DIR")]
     pub runtime_dir: Option<PathBuf>,
@@ -124,7 +127,11 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
         .try_init();
     let run = RunDir::open(run_dir).map_err(|e| Failure::run(&e))?;
     run_ref::restore(&run)?;
-    if !args.force {
+    let after = match &args.after {
+        Some(folder) => Some(super::queue::after(folder)?),
+        None => None,
+    };
+    if !args.force && after.is_none() {
         super::memory::check(&run_ref::spec_of(&run)?, &cx.env)?;
     }
     let claim = run.claim().map_err(|e| Failure::run(&e))?;
@@ -138,6 +145,7 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
         stop_after: args.stop_after,
         resume: args.resume,
         fresh_optimizer: args.fresh_optimizer,
+        after,
     };
     let mut env = cx.env.clone();
     if let Some(dir) = &args.runtime_dir {

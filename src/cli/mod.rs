@@ -55,6 +55,7 @@ mod presets;
 mod probe;
 mod progress;
 mod quantize;
+mod queue;
 mod release;
 mod report;
 mod resume;

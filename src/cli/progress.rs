@@ -98,6 +98,7 @@ impl Progress {
             | Event::RolledBack { .. }
             | Event::StartedOver
             | Event::PhaseChanged { .. }
+            | Event::Queued { .. }
             | Event::Skipped { .. }
             | Event::Rejected { .. }
             | Event::RescueUndone { .. } => line.into_iter().collect(),

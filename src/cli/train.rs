@@ -7,7 +7,7 @@ use super::exit::{Exit, Failure};
 use super::extend::{Asked, Before, Extension};
 use super::run_ref::{self, named, newest_unfinished, same_training, spec_of};
 use super::target::{Target, print_notes};
-use super::{Context, dry_run, headless, memory, pipeline, workbench};
+use super::{Context, dry_run, headless, memory, pipeline, queue, workbench};
 use crate::base::text::{one_line, shown};
 use crate::engine::EngineJob;
 use crate::link::launch::EngineOptions;
@@ -27,7 +27,8 @@ use crate::ui::StartView;
   llmtui train speedrun --skip rl
   llmtui train --resume auto
   llmtui train --resume quickstart -s max_steps=4000
-  llmtui train --branch quickstart@500 -s lr=3e-4")]
+  llmtui train --branch quickstart@500 -s lr=3e-4
+  llmtui train shakespeare --after quickstart")]
 pub struct Args {
     #[command(flatten)]
     pub spec: SpecArgs,
@@ -55,6 +56,9 @@ pub struct Args {
     /// set their own engine (-s STAGE.engine=candle)
     #[arg(long, value_name = "HOST,HOST", value_delimiter = ',', value_parser = super::args::destination)]
     pub nodes: Vec<String>,
+    /// Begin when this run has ended, however it ends: a live run's name or directory, a queued one's too
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["dry_run", "no_start"])]
+    pub after: Option<String>,
     /// Save and stop after this step, without changing the schedule
     #[arg(long, value_name = "STEP")]
     pub stop_after: Option<u64>,
@@ -97,6 +101,7 @@ impl Args {
             (self.stop_after.is_some(), "--stop-after"),
             (self.foreground, "--foreground"),
             (self.no_start, "--no-start"),
+            (self.after.is_some(), "--after"),
         ];
         let foreign = of_one_run.into_iter().find(|(said, _)| *said);
         pipeline::Request {
@@ -131,7 +136,11 @@ pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let spec = target.spec()?;
     let on = threads.or(spec.train.threads);
     let spec = spec.on_threads(on);
-    if !args.force {
+    let after = match &args.after {
+        Some(word) => queue::live(word, cx)?,
+        None => None,
+    };
+    if !args.force && after.is_none() {
         memory::check(&spec, &cx.env)?;
     }
     if args.dry_run {
@@ -147,7 +156,7 @@ pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
         outln!("{}", shown(run.path()))?;
         return Ok(Exit::Done);
     }
-    let exit = start(run.clone(), resume, threads, &args, cx);
+    let exit = start(run.clone(), (resume, after), threads, &args, cx);
     if let Some(before) = before {
         before.unless_begun(&run);
     }
@@ -226,7 +235,7 @@ fn written(target: Target, cx: &Context) -> anyhow::Result<(RunDir, Option<Befor
 /// Starts the engine of a run that is on the disk, and watches it.
 fn start(
     run: RunDir,
-    resume: bool,
+    (resume, after): (bool, Option<RunDir>),
     threads: Option<usize>,
     args: &Args,
     cx: &Context,
@@ -239,6 +248,7 @@ fn start(
             stop_after: args.stop_after,
             threads,
             fresh_optimizer: args.fresh_optimizer,
+            after: after.map(|run| run.path().into()),
         };
         return workbench::open(StartView::Start(run, options), cx);
     }
@@ -252,6 +262,7 @@ fn start(
         stop_after: args.stop_after,
         resume,
         fresh_optimizer: args.fresh_optimizer,
+        after: after.map(queue::behind),
     };
     let viewer = match (terminal && !args.headless, args.json) {
         (_, true) => headless::Viewer::Json,

@@ -16,7 +16,8 @@ use crate::base::{human, text::one_line};
 use crate::pipeline::PipelineDir;
 use crate::run::compare::Alignment;
 use crate::run::index::{self, RunStatus, RunSummary};
-use crate::wire::{Best, Num, id};
+use crate::run::state::phase_word;
+use crate::wire::{Best, Num, Phase, id};
 use std::io::Write;
 
 /// List runs: live ones first, then the newest; as a tree; or compare several
@@ -244,7 +245,7 @@ fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; N] {
     let train_loss = run.train_loss.filter(|_| run.reward.is_none());
     let status = match run.phase {
         _ if run.suspended => "suspended",
-        Some(crate::wire::Phase::Paused) => "paused",
+        Some(phase @ (Phase::Paused | Phase::Queued)) => phase_word(phase),
         _ => run.status.word(),
     };
     [

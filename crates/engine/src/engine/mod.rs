@@ -28,6 +28,7 @@ pub mod perplexity;
 pub mod preflight;
 mod prepare;
 mod probing;
+mod queue;
 mod reading;
 pub mod reference;
 mod remote;
@@ -51,6 +52,7 @@ pub use collapse::{FILE as REFERENCE_CURVE, check_reference, keeps_reference};
 pub use emit::Emit;
 pub use extra::extra_sets;
 pub use guard::SpikeDetector;
+pub use queue::After;
 pub use resume::FRESH_OPTIMIZER;
 pub use start_weights::vocabulary_growth;
 pub use state::{Adjustments, Progress, TrainState, micro_step_of};
@@ -84,6 +86,8 @@ pub struct EngineJob {
     pub resume: bool,
     /// Such a resume drops the optimizer's state of the checkpoint.
     pub fresh_optimizer: bool,
+    /// The run that must end before this one begins.
+    pub after: Option<After>,
     /// What of the environment a run needs: which GPUs CUDA shows, where the hub and the cache of tokens are.
     pub env: Env,
 }
@@ -170,7 +174,7 @@ pub fn run(
     stop: Arc<AtomicBool>,
     clock: Arc<dyn Clock>,
 ) -> Outcome {
-    let started = clock.elapsed();
+    let mut started = clock.elapsed();
     let mut summary = Summary::default();
     let mut port = Port::new(emit, commands, stop, clock.clone(), &job.env);
     let mut killed = None;
@@ -186,6 +190,8 @@ pub fn run(
         port.emit(killed);
     }
     let result = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        queue::wait(job, &mut port)?;
+        started = clock.elapsed();
         in_pool(job, || train::begin(job, &mut port, &mut summary))
     }));
     let (outcome, message) = match result {

@@ -24,6 +24,7 @@ mod loop_;
 mod merging;
 mod moving_reference;
 mod preferences;
+mod queue;
 mod rescue;
 mod resume;
 mod reward_adapters;
@@ -89,6 +90,7 @@ impl Run {
             stop_after: None,
             resume: false,
             fresh_optimizer: false,
+            after: None,
         };
         Run { job, _dir: dir }
     }

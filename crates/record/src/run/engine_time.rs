@@ -6,7 +6,7 @@ use crate::wire::Event;
 use std::time::Duration;
 
 /// The total time of all engine processes of a run. A finished engine counts the time in its final event; one that is running or died
-/// counts from its first event to its last. Pauses between engines do not count; rolled-back steps do.
+/// counts from its first event to its last. Pauses between engines do not count, nor time in the queue; rolled-back steps do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct EngineTime {
     /// Of engines that have ended.
@@ -28,6 +28,9 @@ impl EngineTime {
                 self.before = self.before.saturating_add(said);
                 self.open = None;
             }
+            Event::Queued { .. } => self.open = None,
+            // Its turn has come.
+            Event::PhaseChanged { .. } if self.open.is_none() => self.open = Some((t, t)),
             _ => self.until(t),
         }
     }
@@ -66,7 +69,7 @@ pub fn words(last: f64, whole: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Outcome;
+    use crate::wire::{Outcome, Phase};
 
     fn hello() -> Event {
         Event::Hello {
@@ -113,5 +116,34 @@ mod tests {
     fn the_last_engine_and_all_of_them_are_told_apart() {
         assert_eq!(words(63.0, 63.2), "1:03");
         assert_eq!(words(63.0, 161.0), "1:03 (2:41 in all)");
+    }
+
+    #[test]
+    fn time_in_the_queue_is_no_engine_time() {
+        let mut spent = EngineTime::default();
+        let phase = |phase| Event::PhaseChanged { phase, step: 0 };
+        let events = [
+            (1_000, hello()),
+            (
+                1_500,
+                Event::Queued {
+                    after: "other".into(),
+                },
+            ),
+            (
+                90_000,
+                Event::HardwareSampled {
+                    values: Default::default(),
+                },
+            ),
+            (100_000, phase(Phase::Preparing)),
+            (102_000, phase(Phase::Training)),
+        ];
+        for (t, event) in events {
+            spent.take(UnixMillis(t), &event);
+        }
+        assert_eq!(spent.millis(), 2_000);
+        spent.take(UnixMillis(102_500), &finished(2.5));
+        assert_eq!(spent.millis(), 2_500);
     }
 }

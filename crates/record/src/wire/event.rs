@@ -25,6 +25,8 @@ pub struct Envelope {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
+    /// Waiting for another run to end.
+    Queued,
     Preparing,
     Preflight,
     Training,
@@ -119,6 +121,11 @@ pub enum Event {
     PhaseChanged {
         phase: Phase,
         step: u64,
+    },
+    /// The engine's phase is `queued`, until its next `PhaseChanged`: the run begins when another one has ended.
+    Queued {
+        /// That run's folder name.
+        after: String,
     },
     /// One preflight check.
     Checked {

@@ -41,6 +41,8 @@ pub struct EngineOptions {
     pub threads: Option<usize>,
     /// Resume without the optimizer's state.
     pub fresh_optimizer: bool,
+    /// The folder of the run that must end before this one begins.
+    pub after: Option<PathBuf>,
 }
 
 /// Why no engine started.
@@ -143,6 +145,9 @@ impl Launcher {
         }
         if options.fresh_optimizer {
             command.arg("--fresh-optimizer");
+        }
+        if let Some(after) = &options.after {
+            command.arg("--after").arg(after);
         }
         if let Some(threads) = options.threads {
             command.arg("--threads").arg(threads.to_string());

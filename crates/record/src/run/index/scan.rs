@@ -234,6 +234,7 @@ const SUMMARY_KINDS: &[&str] = &[
     "Hello",
     "Started",
     "PhaseChanged",
+    "Queued",
     "Evaluated",
     "Checkpointed",
     "Diagnosed",
@@ -322,6 +323,7 @@ impl Scan {
                 self.n_params = n_params;
             }
             Event::PhaseChanged { phase, .. } => self.enter(phase),
+            Event::Queued { .. } => self.enter(Phase::Queued),
             Event::Stepped { step, values, .. } => self.stepped(step, &values),
             Event::Evaluated {
                 step,
@@ -369,7 +371,13 @@ impl Scan {
 
     fn enter(&mut self, phase: Phase) {
         let before = self.phase.replace(phase);
-        let idle = [Phase::Preparing, Phase::Preflight, Phase::Paused].map(Some);
+        let idle = [
+            Phase::Queued,
+            Phase::Preparing,
+            Phase::Preflight,
+            Phase::Paused,
+        ]
+        .map(Some);
         if phase == Phase::Training && idle.contains(&before) {
             self.begin_at(self.step);
         }

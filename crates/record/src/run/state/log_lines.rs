@@ -80,6 +80,10 @@ impl RunState {
             } => Line::info(format!("engine {engine} on {host}, process {pid}")),
             Event::Started { .. } => return started_line(event),
             Event::PhaseChanged { phase, step } => return self.phase_line(*phase, *step),
+            Event::Queued { after } => Line::notice(
+                Level::Info,
+                format!("queued: begins when {after} has ended"),
+            ),
             Event::Checked { finding, .. } => return found("preflight", finding),
             Event::Evaluated { .. } => return evaluated_line(event),
             Event::Checkpointed { .. } => return checkpointed_line(event),

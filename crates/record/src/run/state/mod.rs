@@ -107,6 +107,8 @@ pub struct RunState {
     pub non_finite: Option<(u64, String)>,
     /// The newest rescue, which a roll-back does not undo.
     pub rescued: Option<Rescue>,
+    /// The run that this one waits for, or waited for last; empty if it never did.
+    pub queued_after: String,
     given_up: RollbackBuffer<RolledBackState>,
     /// Updates that were left out, of the steps that count.
     pub skipped: u64,
@@ -286,6 +288,10 @@ impl RunState {
     fn fold_rare(&mut self, t: UnixMillis, event: &Event) {
         match event {
             Event::Checkpointed { step, .. } => self.fold_checkpoint(t, event, *step),
+            Event::Queued { after } => {
+                self.queued_after = text::one_line(after);
+                self.enter(Phase::Queued, t);
+            }
             Event::Adjusted {
                 step,
                 key,
@@ -622,6 +628,7 @@ pub fn outcome_word(outcome: Outcome) -> &'static str {
 /// Display name of a phase.
 pub fn phase_word(phase: Phase) -> &'static str {
     match phase {
+        Phase::Queued => "queued",
         Phase::Preparing => "preparing",
         Phase::Preflight => "preflight",
         Phase::Training => "training",

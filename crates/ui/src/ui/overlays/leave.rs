@@ -39,6 +39,8 @@ pub struct LeaveQuestion {
 enum Now {
     Running,
     Paused,
+    /// Waiting for another run to end.
+    Queued,
     /// The disk takes no event, and so no checkpoint either.
     Stalled,
     /// The process is suspended by a signal and receives nothing until it is continued.
@@ -51,6 +53,7 @@ impl LeaveQuestion {
             Some((StopCause::Disk, _)) => Now::Stalled,
             Some((StopCause::Signal, _)) => Now::Suspended,
             _ if held.state.phase == Some(Phase::Paused) => Now::Paused,
+            _ if held.state.phase == Some(Phase::Queued) => Now::Queued,
             _ => Now::Running,
         };
         let mut asked = Self::asked(leaving, held.holder, held.name(), now);
@@ -70,6 +73,7 @@ impl LeaveQuestion {
         if leaving && holder == Holder::Detached {
             let title = match now {
                 Now::Paused => "leave it paused",
+                Now::Queued => "leave it queued",
                 Now::Running | Now::Stalled | Now::Suspended => Action::LeaveRunning.info().title,
             };
             rows.push((
@@ -88,6 +92,7 @@ impl LeaveQuestion {
             match now {
                 Now::Stalled => "saves only if the disk has room by then; else as below",
                 Now::Suspended => "takes effect after kill -CONT PID",
+                Now::Queued => "it begins no more; it can be resumed",
                 Now::Running | Now::Paused => "nothing is lost; it can be resumed",
             },
         );
@@ -96,12 +101,14 @@ impl LeaveQuestion {
             LeaveChoice::StopNow,
             match now {
                 Now::Suspended => "also only then; steps since the checkpoint are lost",
+                Now::Queued => "the same",
                 _ => "steps since the last checkpoint are lost",
             },
         );
         let word = match now {
             Now::Running => "running",
             Now::Paused => "paused",
+            Now::Queued => "queued",
             Now::Stalled => "waiting for the disk",
             Now::Suspended => "suspended",
         };

@@ -126,9 +126,12 @@ fn step_words(state: &RunState, glyphs: &Glyphs) -> Vec<Word> {
     let Some(head) = &state.head else {
         // How it ended stands there already.
         let word_now = match (state.last_seq, &state.finished) {
-            (0, _) => "waiting for the engine",
-            (_, Some(_)) => "before its first step",
-            (_, None) => state.word(),
+            (0, _) => "waiting for the engine".into(),
+            (_, Some(_)) => "before its first step".into(),
+            (_, None) if state.phase == Some(Phase::Queued) => {
+                format!("queued: begins when {} has ended", state.queued_after)
+            }
+            (_, None) => state.word().into(),
         };
         words.push(word(word_now, Meaning::Accent));
         return words;

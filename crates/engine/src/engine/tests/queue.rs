@@ -1,0 +1,94 @@
+//! Runs that wait for another one to end.
+
+use super::*;
+
+/// A run behind another one, whose lock is held.
+fn behind(check: fn(&RunSpec, &Env) -> Result<(), String>) -> (Run, Run, crate::base::files::Lock) {
+    let first = Run::new(&[]);
+    let lock = first.job.run_dir.claim().unwrap();
+    let mut second = Run::new(&["max_steps=2"]);
+    second.job.after = Some(After {
+        run: first.job.run_dir.clone(),
+        check,
+    });
+    (first, second, lock)
+}
+
+fn types(events: &[Event]) -> Vec<&'static str> {
+    let words = events.iter().filter_map(|event| match event {
+        Event::Hello { .. } => Some("hello"),
+        Event::Queued { .. } => Some("queued"),
+        Event::Rejected { .. } => Some("rejected"),
+        Event::Started { .. } => Some("started"),
+        Event::Finished { .. } => Some("finished"),
+        _ => None,
+    });
+    words.collect()
+}
+
+fn message(events: &[Event]) -> (Outcome, &str) {
+    match events.last() {
+        Some(Event::Finished {
+            outcome, message, ..
+        }) => (*outcome, message),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_queued_run_begins_when_the_other_has_ended() {
+    let (first, second, lock) = behind(|_, _| Ok(()));
+    let mut lock = Some(lock);
+    let events = second.go_with(&mut |event, send, _| match event {
+        Event::Queued { after } => {
+            assert_eq!(*after, first.job.run_dir.folder());
+            let pause = Request {
+                id: 7,
+                command: Command::Pause,
+            };
+            send.send(pause).unwrap();
+        }
+        Event::Rejected { id, why } => {
+            assert_eq!(*id, 7);
+            assert!(why.contains("waits for"), "{why}");
+            lock.take();
+        }
+        _ => {}
+    });
+    let expected = ["hello", "queued", "rejected", "started", "finished"];
+    assert_eq!(types(&events), expected);
+    assert_eq!(message(&events).0, Outcome::Completed);
+}
+
+#[test]
+fn a_stop_ends_the_wait() {
+    for by_flag in [true, false] {
+        let (_first, second, _lock) = behind(|_, _| Ok(()));
+        let events = second.go_with(&mut |event, send, flag| {
+            if !matches!(event, Event::Queued { .. }) {
+                return;
+            }
+            if by_flag {
+                flag.store(true, std::sync::atomic::Ordering::Relaxed);
+                return;
+            }
+            let command = Command::Stop {
+                when: StopWhen::AfterCheckpoint,
+            };
+            send.send(Request { id: 1, command }).unwrap();
+        });
+        assert_eq!(types(&events), ["hello", "queued", "finished"]);
+        assert_eq!(message(&events).0, Outcome::Stopped);
+    }
+}
+
+#[test]
+fn memory_is_checked_when_the_turn_has_come() {
+    let (_first, mut second, lock) = behind(|_, _| Err("800 GB are needed".into()));
+    drop(lock);
+    let events = second.go();
+    assert_eq!(types(&events), ["hello", "finished"]);
+    assert_eq!(message(&events), (Outcome::Starved, "800 GB are needed"));
+    second.job.force = true;
+    assert_eq!(message(&second.go()).0, Outcome::Completed);
+}
