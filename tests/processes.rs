@@ -18,7 +18,7 @@ use llmtui::link::launch::{EngineOptions, LaunchError};
 use llmtui::run::RunError;
 use llmtui::run::index::{RunStatus, summarize};
 use llmtui::run::log::read_all;
-use llmtui::wire::{Command as Order, Event, Outcome, StopWhen};
+use llmtui::wire::{Command as Order, Event, Outcome, Phase, StopWhen};
 use rustix::process::{Pid, Signal, kill_process};
 use sha2::{Digest, Sha256};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -142,6 +142,30 @@ fn a_second_engine_is_rejected() {
     let pid = place.run.header().unwrap().pid.to_string();
     assert!(printed.contains(&pid), "{printed}");
     assert!(place.run.is_alive());
+}
+
+/// A queued run survives the kill of the one before it, and its lists say that it waits.
+#[test]
+fn a_queued_run_begins_when_the_run_before_it_has_ended() {
+    let first = Place::new(&[]);
+    first.start(EngineOptions::default());
+    first.await_step(1);
+    let second = Place::new(&["max_steps=3"]);
+    second.start(EngineOptions {
+        after: Some(first.run.path().into()),
+        ..EngineOptions::default()
+    });
+    let phase = || summarize(&second.run).unwrap().phase;
+    until("its place in the queue", || phase() == Some(Phase::Queued));
+    let listed = second.program(&["runs"]).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(listed.contains("queued"), "{listed}");
+    assert_eq!(second.step(), 0);
+    first.signal(Signal::KILL);
+    second.await_end();
+    assert_eq!(outcome(&second.run.events_path()), Some(Outcome::Completed));
+    assert_eq!(second.step(), 3);
+    assert_gapless(&second.run.events_path());
 }
 
 #[test]
