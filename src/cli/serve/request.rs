@@ -161,7 +161,7 @@ fn sampling(endpoint: Endpoint, fields: &mut Fields, said: &Defaults) -> Result<
             .number("min_p", 0.0, 1.0)?
             .map_or(defaults.min_p, number),
         repetition_penalty: fields
-            .number("repetition_penalty", f64::MIN_POSITIVE, 100.0)?
+            .number("repetition_penalty", 0.01, 100.0)?
             .map_or(defaults.repetition_penalty, number),
         max_new_tokens: newer.or(older).map_or(most, count),
         seed: fields

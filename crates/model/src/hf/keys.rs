@@ -261,6 +261,10 @@ impl<'a> Keys<'a> {
     /// # Errors
     /// A key that may change what the model computes.
     pub fn finish(&self) -> Result<(), String> {
+        // The one flag whose meaning is in its `false`: every token would attend to later ones, too.
+        if self.above.is_empty() {
+            self.only("is_causal", &Value::Bool(true))?;
+        }
         let seen = self.seen.borrow();
         let stray = self.map.iter().find(|(key, value)| {
             let known = seen.contains(*key) || (self.above.is_empty() && harmless(key));
@@ -323,6 +327,20 @@ mod tests {
         let error = inner.number("k").unwrap_err();
         assert!(error.contains("t.k") && error.contains("\"no\""), "{error}");
         assert!(keys.size("x").is_err() && keys.size("big").is_err());
+    }
+
+    #[test]
+    fn attention_to_later_tokens_is_rejected() {
+        for (value, is_good) in [
+            (json!(true), true),
+            (Value::Null, true),
+            (json!(false), false),
+        ] {
+            let value = json!({"is_causal": value});
+            let told = Keys::new(map(&value)).finish();
+            assert_eq!(told.is_ok(), is_good, "{told:?}");
+            assert!(told.err().is_none_or(|why| why.contains("is_causal")));
+        }
     }
 
     #[test]

@@ -16,6 +16,9 @@ use crate::kernels::distribution::{self, Softmax};
 use crate::kernels::math::exp;
 use candle_core::{Context, Error, Result};
 
+/// The lowest temperature that logits are divided by. A logit 0.001 below the top one has a probability of e^-1000 there.
+const COLDEST: f32 = 1e-6;
+
 /// The initial number of candidates of top-p; it grows until it covers the mass.
 const INITIAL_CANDIDATES: usize = 64;
 
@@ -104,12 +107,13 @@ impl<'a> Sampler<'a> {
             let value = *value;
             return Err(BrokenLogit { token, value }).context("generating");
         }
-        let is_plain = self.seen.is_empty() && [0.0, 1.0].contains(&self.sampling.temperature);
+        let temperature = self.temperature();
+        let is_plain = self.seen.is_empty() && [0.0, 1.0].contains(&temperature);
         if !is_plain {
             self.adjust(logits);
         }
         let mut own = None;
-        let id = if self.sampling.temperature <= 0.0 {
+        let id = if temperature <= 0.0 {
             greedy(if is_plain { logits } else { &self.adjusted })
         } else if self.truncates(logits.len()) {
             self.reset_candidates(if is_plain { Some(logits) } else { None });
@@ -130,7 +134,7 @@ impl<'a> Sampler<'a> {
             (f64::from(logits[id as usize] - of.top) - of.sum.ln()) as f32
         };
         // Greedy completions have no temperature.
-        let tempered = !is_plain && self.sampling.temperature > 0.0;
+        let tempered = !is_plain && temperature > 0.0;
         let tempered = tempered.then(|| {
             let of = distribution::softmax(&self.adjusted, &mut self.weights);
             logprob(&self.adjusted, &of)
@@ -156,10 +160,18 @@ impl<'a> Sampler<'a> {
         (1..vocab_size).contains(&top_k) || top_p < 1.0 || min_p > 0.0
     }
 
+    /// 0 is greedy, and so is what is too cold to divide logits by without an overflow.
+    fn temperature(&self) -> f32 {
+        match self.sampling.temperature {
+            temperature if temperature < COLDEST => 0.0,
+            temperature => temperature,
+        }
+    }
+
     /// Repetition penalty and temperature.
     fn adjust(&mut self, logits: &[f32]) {
         let penalty = self.sampling.repetition_penalty;
-        let temperature = self.sampling.temperature;
+        let temperature = self.temperature();
         let scale = if temperature > 0.0 { temperature } else { 1.0 };
         self.adjusted.clear();
         self.adjusted.extend_from_slice(logits);

@@ -355,9 +355,9 @@ fn sampling(config: &RunConfig, judge: &mut IssueCollector) {
         "1 keeps all; 0.9 is typical",
     );
     judge.want(
-        s.repetition_penalty > 0.0,
+        (0.01..=100.0).contains(&s.repetition_penalty),
         &["sample.sampling.repetition_penalty"],
-        "the penalty is a divisor and must be above 0",
+        "the penalty is a divisor and must be from 0.01 to 100",
         "1 turns it off; 1.1 is typical",
     );
     judge.want(

@@ -31,6 +31,7 @@ impl Adapters {
             }
             peft.make_room(model)?;
             peft.check_detachable(model)?;
+            peft.check_values()?;
             let name = adapters.name_for(folder);
             adapters.held.push((name, peft));
         }

@@ -387,9 +387,9 @@ pub(super) fn check(sampling: &Sampling, most: usize) -> Result<(), String> {
         Err(format!("top_p must be above 0 and at most 1, not {top_p}"))
     } else if !(0.0..=1.0).contains(min_p) {
         Err(format!("min_p must be from 0 to 1, not {min_p}"))
-    } else if !(repetition_penalty.is_finite() && *repetition_penalty > 0.0) {
+    } else if !(0.01..=100.0).contains(repetition_penalty) {
         Err(format!(
-            "repetition_penalty must be a number above 0, not {repetition_penalty}"
+            "repetition_penalty must be from 0.01 to 100, not {repetition_penalty}"
         ))
     } else if *max_new_tokens > most {
         Err(format!(

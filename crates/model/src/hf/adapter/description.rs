@@ -1,6 +1,7 @@
 //! adapter_config.json: which keys are read and which have no effect here; all others are rejected, because they may
 //! change what the adapter computes. The keys are those of `LoraConfig` of PEFT 0.21.
 
+use super::KEEPS_TIED;
 use super::patterns::{Targets, by_pattern};
 use crate::base::text::one_line;
 use crate::nn::adapter::{ByPattern, Lora, RankAlpha, Whole};
@@ -14,7 +15,7 @@ const READ: [&str; 19] = [
     "alpha_pattern",
     "base_model_name_or_path",
     "bias",
-    "ensure_weight_tying",
+    KEEPS_TIED,
     "exclude_modules",
     // The layout of GPT-2's matrices is known.
     "fan_in_fan_out",
@@ -91,7 +92,7 @@ impl Description {
             );
         };
         Ok(Description {
-            keeps_tied: flag(config, "ensure_weight_tying")?,
+            keeps_tied: flag(config, KEEPS_TIED)?,
             lora: Lora {
                 rank,
                 alpha,

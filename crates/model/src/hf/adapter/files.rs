@@ -6,7 +6,10 @@ use super::super::{Dtype, HfError, pretty};
 use super::description::MAX_BYTES;
 use super::join::{Join, Joins};
 use super::peft::{HEAD, TABLES};
-use super::{A, ADAPTER_CONFIG, ADAPTER_WEIGHTS, B, FINGERPRINT, MAGNITUDE, PREFIX, Peft, part_of};
+use super::{
+    A, ADAPTER_CONFIG, ADAPTER_WEIGHTS, B, FINGERPRINT, KEEPS_TIED, MAGNITUDE, PREFIX, Peft,
+    part_of,
+};
 use crate::base::digest::hex;
 use crate::base::files::read_small;
 use crate::base::text::one_line;
@@ -233,6 +236,10 @@ impl Peft {
             && let Some(saved) = config["modules_to_save"].as_array_mut()
         {
             saved.push("lm_head".into());
+            // Two copies of the values need no tie.
+            if let Some(config) = config.as_object_mut() {
+                config.remove(KEEPS_TIED);
+            }
         }
         Ok(pretty(&config))
     }

@@ -33,6 +33,8 @@ pub const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
 const PREFIX: &str = "base_model.model.";
 const A: &str = ".lora_A.weight";
 const B: &str = ".lora_B.weight";
+/// Of `adapter_config.json`: PEFT saves the embeddings once and ties the head to them.
+const KEEPS_TIED: &str = "ensure_weight_tying";
 /// The one module that is read in full, in addition to factors.
 const SCORE: &str = "score.weight";
 const MAGNITUDE: &str = ".lora_magnitude_vector";
@@ -59,7 +61,8 @@ pub fn adapter_json(model: &Model, base: Option<&str>) -> Option<String> {
     // GPT-2 stores its matrices as (in, out).
     let fused = |info: &ParamInfo| info.role == Role::Attention(AttentionRole::QueryKeyValue);
     let is_turned = params.base().iter().any(fused);
-    Some(pretty(&json!({
+    let saves_table = lora.modules_to_save.contains(&Whole::Embeddings);
+    let mut config = json!({
         "peft_type": "LORA",
         "task_type": match reward_head(model) {
             Some(_) => "SEQ_CLS",
@@ -78,7 +81,12 @@ pub fn adapter_json(model: &Model, base: Option<&str>) -> Option<String> {
         "rank_pattern": ranks,
         "alpha_pattern": alphas,
         "modules_to_save": saved_modules(model, &lora.modules_to_save),
-    })))
+    });
+    // Else PEFT loads the table beside a head that stays the base's.
+    if saves_table && model.config().ties_head() {
+        config[KEEPS_TIED] = true.into();
+    }
+    Some(pretty(&config))
 }
 
 /// The modules saved in full, by the last part of their names.

@@ -286,6 +286,24 @@ fn embeddings_alone_on_a_tied_base_are_rejected_unless_they_stay_tied() {
     merge_adapter(to.path(), &mut base(&model)).unwrap();
 }
 
+/// PEFT would load the table next to a head that stays the base's.
+#[test]
+fn a_saved_table_that_is_also_the_head_is_declared_as_tied() {
+    let folder = tempfile::tempdir().unwrap();
+    let declared = |whole: Vec<Whole>| {
+        let model = adapted_by(Lora {
+            modules_to_save: whole,
+            ..Lora::default()
+        });
+        write(&model, folder.path());
+        let text = std::fs::read_to_string(folder.path().join(ADAPTER_CONFIG)).unwrap();
+        let config: serde_json::Value = serde_json::from_str(&text).unwrap();
+        config.get("ensure_weight_tying").cloned()
+    };
+    assert_eq!(declared(vec![Whole::Embeddings]), Some(true.into()));
+    assert_eq!(declared(Vec::new()), None);
+}
+
 #[test]
 fn adapters_with_full_tables_cannot_be_summed() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];

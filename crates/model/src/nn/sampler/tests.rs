@@ -170,3 +170,25 @@ fn remaining_candidates_match_transformers() {
         }
     }
 }
+
+/// Logits divided by a temperature near 0 would be infinite, and their softmax NaN.
+#[test]
+fn the_coldest_temperatures_are_greedy() {
+    for temperature in [1e-6, 1e-30, 1e-38, 1e-45] {
+        let sampling = Sampling {
+            temperature,
+            ..Default::default()
+        };
+        for top_p in [1.0, 0.9] {
+            let sampling = Sampling {
+                top_p,
+                ..sampling.clone()
+            };
+            let logits = [80.0, -3.0, 79.999, -88.0];
+            let mut sampler = Sampler::new(&sampling, logits.len(), &[], 0);
+            let chosen = sampler.next(&logits, 0).unwrap();
+            assert_eq!(chosen.id, 0, "temperature {temperature}, top_p {top_p}");
+            assert!(chosen.logprob.is_finite() && chosen.tempered.is_finite());
+        }
+    }
+}
