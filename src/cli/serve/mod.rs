@@ -2,6 +2,7 @@
 //! answer is written at a time, in the order in which they are asked for.
 
 mod access;
+mod listen;
 mod model;
 mod reply;
 mod request;
@@ -106,7 +107,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     runtime.block_on(async {
         let router = routes::router(server);
         tokio::select! {
-            served = axum::serve(listener, router) => served.map_err(anyhow::Error::from),
+            () = listen::serve(listener, router) => Ok(()),
             why = model.end() => {
                 // Those who wait get the reason, too.
                 tokio::time::sleep(LAST_REPLIES).await;
