@@ -13,6 +13,7 @@ pub mod allocations;
 mod amx;
 pub mod attention;
 pub mod bandwidth;
+pub mod causal_conv;
 #[cfg(test)]
 mod check;
 pub mod distribution;
@@ -42,6 +43,7 @@ pub mod reduce;
 pub mod rotary;
 pub mod schedule_free;
 pub mod score;
+pub mod short_conv;
 pub mod simd;
 pub mod skinny;
 pub mod soap;
