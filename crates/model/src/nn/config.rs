@@ -1,6 +1,7 @@
 //! The architecture of a decoder, as given in a spec. Which values are incompatible is in `faults`.
 
 use super::{
+    mixer::MixerConfig,
     mlp::MlpConfig,
     moe::MoeConfig,
     norm::NormConfig,
@@ -47,6 +48,17 @@ pub struct ModelConfig {
     /// Vocabulary size. Default: from the tokenizer.
     #[schemars(range(min = 2, max = 10000000))]
     pub vocab_size: Option<usize>,
+    /// What blocks without attention have in its place, in hybrid models (LFM2, Qwen 3.5). Default: all blocks have
+    /// attention.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mixer: Option<MixerConfig>,
+    /// With a mixer: every n-th block has attention (Qwen 3.5: 4). Default: none, unless attention_blocks names some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub attention_every: Option<usize>,
+    /// With a mixer: the blocks that have attention, counted from 0 (LFM2).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attention_blocks: Option<Vec<usize>>,
     /// Position encoding.
     pub position: PositionConfig,
     /// Sliding-window attention: a token attends to at most this many tokens up to itself (Mistral). Default: all.
@@ -65,6 +77,11 @@ pub struct ModelConfig {
     #[serde(skip_serializing_if = "QkNormOver::is_head")]
     #[schemars(extend("default" = "head"))]
     pub qk_norm_over: QkNormOver,
+    /// Multiply the output of attention by sigmoid(gate(x)), a linear layer of the block's input with a feature for each
+    /// of its own (Qwen 3.5; Qiu et al. 2025, arXiv 2505.06708).
+    #[serde(skip_serializing_if = "is_false")]
+    #[schemars(extend("default" = false))]
+    pub attention_gate: bool,
     /// Scale of the attention scores. Default: 1 / √head_dim.
     #[schemars(range(min = 1e-6, max = 1000.0))]
     pub attention_scale: Option<f64>,
@@ -238,12 +255,16 @@ impl Default for ModelConfig {
             d_ff: None,
             seq_len: 64,
             vocab_size: None,
+            mixer: None,
+            attention_every: None,
+            attention_blocks: None,
             position: PositionConfig::Learned(Default::default()),
             sliding_window: None,
             global_every: None,
             global_first: false,
             qk_norm: false,
             qk_norm_over: QkNormOver::Head,
+            attention_gate: false,
             attention_scale: None,
             attention_softcap: None,
             logit_softcap: None,
@@ -389,6 +410,15 @@ impl ModelConfig {
             .global_every
             .is_some_and(|n| at.is_multiple_of(n.max(1)));
         self.sliding_window.filter(|_| !sees_all)
+    }
+
+    /// What block `layer`, counted from 0, has in place of attention; `None`: it has attention.
+    pub fn mixer(&self, layer: usize) -> Option<&MixerConfig> {
+        let every = self.attention_every;
+        let is_nth = every.is_some_and(|n| (layer + 1).is_multiple_of(n.max(1)));
+        let named = self.attention_blocks.as_ref();
+        let has_attention = is_nth || named.is_some_and(|blocks| blocks.contains(&layer));
+        self.mixer.as_ref().filter(|_| !has_attention)
     }
 
     /// Whether queries and keys of block `layer`, counted from 0, are rotated.

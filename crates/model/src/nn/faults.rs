@@ -1,5 +1,6 @@
 //! Incompatible values of a [`ModelConfig`], with a fix for each. Ranges of single values are in the types.
 
+use super::mixer::MixerConfig;
 use super::{ModelConfig, NormPlacement, QkNormOver};
 
 /// One problem.
@@ -38,6 +39,7 @@ impl ModelConfig {
         attention(self, &mut faults);
         residual(self, &mut faults);
         experts(self, &mut faults);
+        mixers(self, &mut faults);
         faults.0
     }
 }
@@ -101,6 +103,45 @@ fn heads(config: &ModelConfig, faults: &mut Faults) {
             "gqa leaves open how many heads share keys and values",
             format!("n_kv_head {}", list(&divisors_near(n_head, 2))),
         ),
+    }
+}
+
+fn mixers(config: &ModelConfig, faults: &mut Faults) {
+    let (every, blocks) = (config.attention_every, config.attention_blocks.as_ref());
+    let Some(mixer) = &config.mixer else {
+        let keys = &["attention_every", "attention_blocks", "mixer"];
+        faults.want(
+            every.is_none() && blocks.is_none(),
+            keys,
+            "without a mixer all blocks have attention",
+            "say mixer, or leave attention_every and attention_blocks out",
+        );
+        return;
+    };
+    faults.want(
+        every.is_none() || blocks.is_none(),
+        &["attention_every", "attention_blocks"],
+        "both say which blocks have attention",
+        "keep one of the two",
+    );
+    let n_layer = config.n_layer;
+    let beyond = blocks.and_then(|blocks| blocks.iter().find(|block| **block >= n_layer));
+    if let Some(block) = beyond {
+        faults.want(
+            false,
+            &["attention_blocks", "n_layer"],
+            format!("there is no block {block}: n_layer is {n_layer}"),
+            format!("numbers from 0 to {}", n_layer - 1),
+        );
+    }
+    if let MixerConfig::GatedDeltaNet(net) = mixer {
+        let (values, keys) = (net.n_value_head, net.n_key_head.max(1));
+        faults.want(
+            values.is_multiple_of(keys),
+            &["mixer"],
+            format!("n_value_head {values} is not a multiple of n_key_head {keys}"),
+            format!("n_key_head {}", list(&divisors_near(values, keys))),
+        );
     }
 }
 

@@ -16,6 +16,7 @@ pub mod generate;
 mod kv_cache;
 mod layout;
 mod limits;
+pub mod mixer;
 pub mod mlp;
 mod model;
 mod moe;
