@@ -23,6 +23,7 @@ pub mod errors;
 pub mod experts;
 mod fetch;
 pub mod flat;
+pub mod gate;
 mod lanes;
 pub mod linear;
 pub mod lion;
