@@ -23,6 +23,7 @@ pub mod errors;
 pub mod experts;
 mod fetch;
 pub mod flat;
+pub mod gate;
 pub mod gated_delta;
 mod lanes;
 pub mod linear;
