@@ -31,7 +31,7 @@ fn oracle(name: &str) -> PathBuf {
 }
 
 /// Folders of tests/oracle/families, as transformers wrote them.
-const FAMILIES: [&str; 22] = [
+const FAMILIES: [&str; 24] = [
     "gpt2",
     "llama",
     "llama3",
@@ -54,6 +54,8 @@ const FAMILIES: [&str; 22] = [
     "stablelm",
     "mixtral",
     "qwen3_moe",
+    "lfm2",
+    "qwen3_5",
 ];
 
 /// A file to write, and the tolerance between llama.cpp's logits and ours.
@@ -192,7 +194,7 @@ fn quantized(kind: Kind, limit: f32) -> [Case; 2] {
 }
 
 /// Files of tests/oracle/gguf, which llama.cpp's script made of the folders of these names.
-const CONVERTED: [&str; 18] = [
+const CONVERTED: [&str; 20] = [
     "gpt2",
     "llama3",
     "llama_linear",
@@ -211,6 +213,8 @@ const CONVERTED: [&str; 18] = [
     "smollm3",
     "gpt_neox",
     "stablelm",
+    "lfm2",
+    "qwen3_5",
 ];
 
 fn cases() -> Vec<Case> {

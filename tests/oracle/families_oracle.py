@@ -191,7 +191,7 @@ def families():
 
     # Gated delta nets and gated attention: with a key head for two value heads each, and as a part of a model with vision, as the
     # published files are.
-    delta = dict(head_dim=16, linear_key_head_dim=8, linear_value_head_dim=8, linear_conv_kernel_dim=4)
+    delta = dict(head_dim=32, linear_key_head_dim=8, linear_value_head_dim=8, linear_conv_kernel_dim=4)
     yield "qwen3_5", tf.Qwen3_5TextConfig(
         **small(
             num_hidden_layers=4, linear_num_key_heads=2, linear_num_value_heads=4,
