@@ -203,7 +203,7 @@ def families():
         spatial_merge_size=1, num_position_embeddings=4,
     )
     text = small(
-        num_hidden_layers=3, tie_word_embeddings=True, linear_num_key_heads=3, linear_num_value_heads=3,
+        num_hidden_layers=3, tie_word_embeddings=True, attention_bias=True, linear_num_key_heads=3, linear_num_value_heads=3,
         layer_types=["linear_attention", "full_attention", "full_attention"],
         rope_parameters=rope(1e7, partial_rotary_factor=0.5, mrope_section=[2, 1, 1], mrope_interleaved=True),
         **delta | dict(linear_value_head_dim=4),

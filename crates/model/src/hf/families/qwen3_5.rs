@@ -7,7 +7,7 @@ use super::common::{self, Defaults, GainConvention};
 use super::rope::Rope;
 use super::{Family, one_by_one};
 use crate::nn::mixer::{GatedDeltaNetConfig, MixerConfig, attention_keys};
-use crate::nn::{ModelConfig, ParamInfo};
+use crate::nn::{AttentionBias, ModelConfig, ParamInfo};
 use serde_json::{Value, json};
 
 pub struct Qwen35;
@@ -50,7 +50,6 @@ impl Family for Qwen35 {
 
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
         common::silu(keys)?;
-        keys.only("attention_bias", &json!(false))?;
         // Of the published files: the class has no other choice.
         keys.only("attn_output_gate", &json!(true))?;
         keys.only("output_gate_type", &json!("swish"))?;
@@ -74,6 +73,7 @@ impl Family for Qwen35 {
             head_dim: Some(size("head_dim", HEAD_DIM)?),
             qk_norm: true,
             attention_gate: true,
+            attention_bias: common::attention_bias(keys)?,
             mixer: mixes.then_some(MixerConfig::GatedDeltaNet(net)),
             attention_every,
             attention_blocks,
@@ -98,7 +98,7 @@ impl Family for Qwen35 {
         value["linear_value_head_dim"] = json!(net.value_dim);
         value["linear_conv_kernel_dim"] = json!(net.conv_len);
         value["layer_types"] = (0..config.n_layer).map(word).collect::<Vec<_>>().into();
-        value["attention_bias"] = json!(false);
+        value["attention_bias"] = json!(config.attention_biases() == AttentionBias::All);
         value["attn_output_gate"] = json!(true);
         let Some(rope) = config.position.rope() else {
             return value;

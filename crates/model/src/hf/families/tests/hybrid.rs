@@ -208,10 +208,12 @@ fn keys_of_qwen_3_5_that_are_absent_are_those_of_the_class_and_others_are_refuse
         panic!("{more:?}");
     };
     assert_eq!(net.n_value_head, 32);
+    let biased = with(&text, json!({"attention_bias": true})).unwrap();
+    assert_eq!(biased.attention_bias, AttentionBias::All);
+    assert_eq!(model_type(&biased), Some("qwen3_5_text"));
     for (keys, part) in [
         (json!({"attn_output_gate": false}), "attn_output_gate"),
         (json!({"output_gate_type": "sigmoid"}), "output_gate_type"),
-        (json!({"attention_bias": true}), "attention_bias"),
         (json!({"hidden_act": "gelu"}), "only silu"),
         (json!({"num_experts": 8}), "num_experts"),
         (json!({"linear_num_value_heads": 24}), "n_value_head 24"),
