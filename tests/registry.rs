@@ -19,6 +19,7 @@ fn registries() -> Vec<(&'static str, &'static [Entry])> {
         ("adapter", llmtui::nn::AdapterConfig::ENTRIES),
         ("engine", llmtui::workers::EngineConfig::ENTRIES),
         ("model.norm", llmtui::nn::norm::NormConfig::ENTRIES),
+        ("model.mixer", llmtui::nn::mixer::MixerConfig::ENTRIES),
         ("model.mlp", llmtui::nn::mlp::MlpConfig::ENTRIES),
         (
             "data.tokenizer",

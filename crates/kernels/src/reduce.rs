@@ -93,7 +93,7 @@ pub(super) fn over_rows(
         work(at * block..((at + 1) * block).min(rows), sums);
     });
     let (total, rest) = partial[..blocks * width].split_at_mut(width);
-    for sums in rest.chunks_exact(width) {
+    for sums in rest.chunks_exact(width.max(1)) {
         add_part(total, sums);
     }
     finish(total);
@@ -128,7 +128,8 @@ pub fn add(a: &mut [f32], b: &[f32]) {
 }
 
 multiversion! {
-    fn add_part(a: &mut [f32], b: &[f32]) {
+    /// `a` += `b`, on this thread.
+    pub(super) fn add_part(a: &mut [f32], b: &[f32]) {
         for (a, &b) in a.iter_mut().zip(b) {
             *a += b;
         }

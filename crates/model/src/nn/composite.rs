@@ -2,24 +2,25 @@
 //! implementation with it.
 
 use super::layout::{
-    AdapterSpans, BlockSpans, ExpertSpans, FeedForwardSpans, Layout, LinearSpans, MlpSpans,
-    NormSpans, Span,
+    AdapterSpans, ExpertSpans, FeedForwardSpans, Layout, LinearSpans, MlpSpans, NormSpans, Span,
 };
 use super::position::wave;
 use super::step_position::{Place, StepPosition};
 use super::tables::rotations;
 use super::tape::Track;
 use super::{HeadKind, ModelConfig, ModelShape, TokenBatch};
-use crate::kernels::attention::{Mask, PastKeyValues, Scores};
 use crate::kernels::experts::Counted;
 use crate::kernels::positions::Positions;
-use crate::kernels::rotary::Rotation;
 use crate::kernels::{
-    activation, attention, dropout, embedding, experts, linear, logprob, norm, qk_norm, score,
-    softcap,
+    activation, dropout, embedding, experts, linear, logprob, norm, score, softcap,
 };
 use candle_core::{D, DType, Device, Result, Tensor, Var};
 use std::collections::BTreeMap;
+
+mod mixing;
+
+use mixing::BlockPast;
+pub(crate) use mixing::Past;
 
 /// The parameters of one forward pass by their offset in the flat buffer; packed parts are one tensor.
 pub(crate) struct Leaves {
@@ -103,17 +104,12 @@ fn times(x: Tensor, factor: Option<f64>) -> Result<Tensor> {
 }
 
 impl Decoder<'_> {
-    /// `ids` (B, T) → hidden states after the last norm (B, T, D). `past` holds keys and values of earlier tokens by layer
-    /// and is extended; empty at the start. `first` separates the documents of packed rows.
+    /// `ids` (B, T) → hidden states after the last norm (B, T, D). `past` holds what is kept of earlier tokens, and is
+    /// extended; empty at the start. `first` separates the documents of packed rows.
     ///
     /// # Errors
     /// candle's own: ids outside of the vocabulary, positions beyond the table.
-    pub fn hidden(
-        &self,
-        ids: &Tensor,
-        past: &mut Vec<PastKeyValues>,
-        first: Option<&[u32]>,
-    ) -> Result<Tensor> {
+    pub fn hidden(&self, ids: &Tensor, past: &mut Past, first: Option<&[u32]>) -> Result<Tensor> {
         Ok(self.hidden_and_balance(ids, past, (first, None))?.0)
     }
 
@@ -121,26 +117,23 @@ impl Decoder<'_> {
     fn hidden_and_balance(
         &self,
         ids: &Tensor,
-        past: &mut Vec<PastKeyValues>,
+        past: &mut Past,
         (first, filled): (Option<&[u32]>, Option<&[u32]>),
     ) -> Result<(Tensor, Option<Tensor>)> {
-        let start = match past.first() {
-            Some(Some((k, _))) => k.dim(1)?,
-            _ => 0,
-        };
-        past.resize(self.shape.n_layer, None);
         let positions = Positions {
             seq_len: ids.dim(1)?,
-            start,
+            start: past.tokens,
             first,
         };
+        past.tokens += positions.seq_len;
+        past.blocks.resize(self.shape.n_layer, BlockPast::default());
         let mut x = self.embedded(ids, positions)?;
         let rotations = rotations(self.config, self.shape);
         let mut balance = None;
-        for (layer, past) in past.iter_mut().enumerate() {
+        for (layer, past) in past.blocks.iter_mut().enumerate() {
             let block = &self.layout.blocks[layer];
             let h = self.norm(block.norm1.as_ref(), &x)?;
-            let mixed = self.attention((layer, block), &h, (past, first), &rotations)?;
+            let mixed = self.mixed((layer, &block.mixing), &h, (past, positions), &rotations)?;
             let place = Place::Attention(layer);
             let after = self.joined(&x, mixed, block.norm1_after.as_ref(), place)?;
             let read = if self.config.parallel_residual {
@@ -182,34 +175,6 @@ impl Decoder<'_> {
         let scale = self.config.embedding_scale.unwrap_or(1.0);
         let x = embedding::composite(ids, (table, scale), vectors.as_ref(), positions)?;
         self.dropped(x, Place::Embedding)
-    }
-
-    fn attention(
-        &self,
-        (layer, block): (usize, &BlockSpans),
-        h: &Tensor,
-        (past, first): (&mut PastKeyValues, Option<&[u32]>),
-        rotations: &[Option<Rotation>; 2],
-    ) -> Result<Tensor> {
-        let heads = self.shape.heads();
-        let mut qkv = self.linear(&block.qkv, h)?;
-        if let Some([q, k]) = block.qk_norm {
-            let (q, k) = (self.gain(q)?, self.gain(k)?);
-            qkv = qk_norm::composite(heads, &qkv, [&q, &k], self.config.norm.eps())?;
-        }
-        let window = self.config.window(layer);
-        let slopes = self.config.position.slopes(heads.n_head);
-        let scores = Scores {
-            scale: self.config.attention_scale,
-            softcap: self.config.attention_softcap,
-            slopes: slopes.as_deref(),
-        };
-        let rotation = rotations[usize::from(window.is_some())].as_ref();
-        let rotation = rotation.filter(|_| self.config.rotates(layer));
-        let how = (Mask { window, first }, scores);
-        let (mixed, present) = attention::composite_masked(heads, &qkv, rotation, past, how)?;
-        *past = Some(present);
-        self.linear(&block.attn_out, &mixed)
     }
 
     fn feed_forward(&self, spans: &FeedForwardSpans, h: &Tensor) -> Result<Tensor> {
@@ -316,7 +281,7 @@ impl Decoder<'_> {
         let ids = Tensor::from_slice(batch.inputs, shape, &self.device())?;
         let targets = Tensor::from_slice(batch.targets, batch.targets.len(), &self.device())?;
         let (hidden, balance) =
-            self.hidden_and_balance(&ids, &mut Vec::new(), (batch.first, batch.filled))?;
+            self.hidden_and_balance(&ids, &mut Past::default(), (batch.first, batch.filled))?;
         let head = self.leaves.get(self.layout.head)?;
         let hidden = hidden.flatten(0, 1)?;
         let (logp, entropy, top1) = match self.config.head {

@@ -421,20 +421,31 @@ impl ModelConfig {
         self.mixer.as_ref().filter(|_| !has_attention)
     }
 
+    /// The blocks that have attention.
+    pub fn attention_layers(&self) -> impl Iterator<Item = usize> {
+        (0..self.n_layer).filter(|layer| self.mixer(*layer).is_none())
+    }
+
     /// Whether queries and keys of block `layer`, counted from 0, are rotated.
     pub fn rotates(&self, layer: usize) -> bool {
         let rope = self.position.rope();
         rope.is_some_and(|rope| rope.rotates(layer))
     }
 
-    /// Keys that a query of a row of `seq_len` is scored against, summed over blocks: the whole row, causal or not, as PaLM
-    /// counts it, and no more than a sliding window.
+    /// Keys that a query of a row of `seq_len` is scored against, summed over blocks with attention: the whole row, causal or
+    /// not, as PaLM counts it, and no more than a sliding window.
     pub fn scored_keys(&self, seq_len: f64) -> f64 {
         let keys = |layer| {
             self.window(layer)
                 .map_or(seq_len, |w| seq_len.min(w as f64))
         };
-        (0..self.n_layer).map(keys).sum()
+        self.attention_layers().map(keys).sum()
+    }
+
+    /// Elements of the states of all blocks, besides the inputs of convolutions.
+    pub fn state_len(&self) -> usize {
+        let mixers = (0..self.n_layer).filter_map(|layer| self.mixer(layer));
+        mixers.map(|mixer| mixer.state_len()).sum()
     }
 
     /// Blocks that have experts.

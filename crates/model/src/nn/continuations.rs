@@ -3,7 +3,7 @@
 
 use super::decoding::Extent;
 pub use super::decoding::Scores;
-use super::{Model, ModelShape};
+use super::{Model, ModelConfig};
 use candle_core::{Result, bail};
 use std::ops::ControlFlow;
 
@@ -22,9 +22,10 @@ impl Group {
     }
 }
 
-/// Bytes of keys and values per token of one text, at most: in f32.
-pub fn kv_bytes_per_token(shape: &ModelShape) -> usize {
-    4 * 2 * shape.n_layer * shape.n_kv_head * shape.head_dim
+/// Bytes that texts of at most `tokens` tokens take while they are scored: keys and values, at most in f32, and states.
+pub fn cache_bytes(config: &ModelConfig, texts: usize, tokens: usize) -> usize {
+    let kv = 4 * 2 * config.attention_layers().count() * config.kv_heads() * config.head_width();
+    texts * (tokens * kv + config.state_bytes())
 }
 
 /// Rejects inputs that cannot be scored.
@@ -52,7 +53,7 @@ pub fn check(model: &Model, groups: &[Group]) -> Result<()> {
 }
 
 /// Scores of every continuation of every group, in order. All texts are cached at the same time: the caller limits the number of
-/// groups per call, by [`kv_bytes_per_token`].
+/// groups per call, by [`cache_bytes`].
 ///
 /// # Errors
 /// As [`check`]; damaged weights.
@@ -128,7 +129,7 @@ fn shared_prefix(firsts: &[(usize, &[u32], &Group)]) -> usize {
 mod tests {
     use super::*;
     use crate::base::rng::{Rng, Stream};
-    use crate::nn::{Backend, ModelConfig, TokenBatch};
+    use crate::nn::{Backend, TokenBatch};
 
     fn model(backend: Backend) -> Model {
         let config = ModelConfig {

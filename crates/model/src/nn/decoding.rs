@@ -1,10 +1,9 @@
 //! Incremental forward with a KV cache (prefill and decode). Batched sequences of different lengths give the same results as
 //! alone.
 
-use super::composite::Decoder;
+use super::composite::{Decoder, Past};
 use super::fused::{Pass, Plan};
 use super::kv_cache::{CHUNK, KvCache, Texts};
-use crate::kernels::attention::PastKeyValues;
 use crate::kernels::threads;
 use candle_core::{DType, IndexOp, Result, Tensor};
 use std::ops::ControlFlow;
@@ -43,7 +42,7 @@ pub(crate) enum Decoding<'a> {
     /// One text after the other.
     Composite {
         decoder: Decoder<'a>,
-        pasts: Vec<Vec<PastKeyValues>>,
+        pasts: Vec<Past>,
     },
     Fused {
         plan: Plan<'a>,
@@ -57,7 +56,7 @@ impl<'a> Decoding<'a> {
     pub fn composite(decoder: Decoder<'a>, extent: Extent) -> Self {
         Decoding::Composite {
             decoder,
-            pasts: vec![Vec::new(); extent.texts],
+            pasts: vec![Past::default(); extent.texts],
         }
     }
 
@@ -76,6 +75,21 @@ impl<'a> Decoding<'a> {
         match self {
             Decoding::Composite { .. } => 0,
             Decoding::Fused { texts, .. } => texts.caches[text].len,
+        }
+    }
+
+    /// Whether blocks keep states, which do not go back with the text.
+    pub fn has_states(&self) -> bool {
+        match self {
+            Decoding::Composite { .. } => false,
+            Decoding::Fused { texts, .. } => texts.caches.iter().any(KvCache::has_states),
+        }
+    }
+
+    /// Keeps a copy of the states of a text, to which it can be truncated later.
+    pub fn take_snapshot(&mut self, text: usize) {
+        if let Decoding::Fused { texts, .. } = self {
+            texts.caches[text].take_snapshot();
         }
     }
 
@@ -268,7 +282,7 @@ impl<'a> Decoding<'a> {
     /// Clears the cache of a text.
     pub fn restart(&mut self, text: usize) {
         match self {
-            Decoding::Composite { pasts, .. } => pasts[text].clear(),
+            Decoding::Composite { pasts, .. } => pasts[text] = Past::default(),
             Decoding::Fused { texts, .. } => texts.caches[text].clear(),
         }
     }

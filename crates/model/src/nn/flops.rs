@@ -5,11 +5,17 @@ use super::{Model, ModelConfig, ModelShape, ParamInfo, Role};
 /// Floating-point operations of one training token, forward and backward: 6 N + 12 · n_layer · n_head · head_dim · seq_len
 /// (Chowdhery et al. 2022, PaLM, appendix B). N counts the matrices that a token is multiplied with: `n_params` less
 /// embedding tables that are only looked up, and experts that a token is not sent to. The attention term counts the whole square, as PaLM does, causal or not; of a
-/// block with a sliding window the window in place of seq_len.
+/// block with a sliding window the window in place of seq_len, and nothing of a block without attention.
 fn flops_per_token(config: &ModelConfig, shape: &ModelShape, n_matmul_params: usize) -> f64 {
     let q_width = (shape.n_head * shape.head_dim) as f64;
     let attention = 12.0 * q_width * config.scored_keys(shape.seq_len as f64);
-    6.0 * n_matmul_params as f64 + attention
+    6.0 * n_matmul_params as f64 + attention + state_flops(config)
+}
+
+/// The same of the states of gated delta nets: forward they are multiplied with a key, added to, and multiplied with a query, 6
+/// FLOPs for each element; backward costs twice as much.
+pub fn state_flops(config: &ModelConfig) -> f64 {
+    18.0 * config.state_len() as f64
 }
 
 /// Frozen parameters in matrices that a token is multiplied with: a backward pass needs no gradient of theirs, 2 FLOPs less for each.

@@ -19,7 +19,7 @@
 
 pub use super::fused::Footprint;
 use super::fused::{Pass, Plan};
-use super::kv_cache::CHUNK;
+use super::kv_cache::{BlockShape, CHUNK};
 use super::layout::{Layout, TrainableSet};
 use super::step_position::StepPosition;
 use super::tables::Tables;
@@ -63,16 +63,20 @@ impl Subject<'_> {
     }
 }
 
-/// Bytes of keys and values of texts that are decoded together, each with space for `tokens`.
+/// Bytes of keys and values, and of states, of texts that are decoded together, each with space for `tokens`.
 pub fn cache(of: Subject, (texts, tokens): (usize, usize)) -> u64 {
     let (shape, storage) = (of.shape, of.kv_storage());
-    let layers = (0..shape.n_layer).map(|layer| {
-        let window = of.config.window(layer);
-        let tokens = window.map_or(tokens, |window| tokens.min(window + CHUNK));
-        // Whole words, for keys and for values.
-        2 * size_of::<f32>() * storage.words(tokens * shape.n_kv_head * shape.head_dim)
-    });
-    (texts * layers.sum::<usize>()) as u64
+    let blocks = BlockShape::of(of.config)
+        .into_iter()
+        .map(|block| match block {
+            BlockShape::Attention(window) => {
+                let tokens = window.map_or(tokens, |window| tokens.min(window + CHUNK));
+                // Whole words, for keys and for values.
+                2 * size_of::<f32>() * storage.words(tokens * shape.n_kv_head * shape.head_dim)
+            }
+            BlockShape::State(state) => state.bytes(),
+        });
+    (texts * blocks.sum::<usize>()) as u64
 }
 
 /// Additional memory for decoding them: a pass over a chunk of prompts or over the next token of each text, and its logits.
@@ -117,6 +121,7 @@ mod tests {
     use super::*;
     use crate::nn::adapter::{Lora, Targets};
     use crate::nn::freeze::is_frozen;
+    use crate::nn::mixer::MixerConfig;
     use crate::nn::mlp::MlpConfig;
     use crate::nn::position::PositionConfig;
     use crate::nn::{AdapterConfig, Model, ParamInfo, TokenBatch};
@@ -177,9 +182,14 @@ mod tests {
             sliding_window: Some(4),
             ..llama(3)
         };
-        for config in [llama(3), gpt2(2), windowed] {
+        let hybrid = ModelConfig {
+            mixer: Some(MixerConfig::ShortConv(Default::default())),
+            attention_every: Some(3),
+            ..llama(4)
+        };
+        for config in [llama(3), gpt2(2), windowed, hybrid] {
             let shape = config.shape(VOCAB);
-            let windows: Vec<_> = (0..shape.n_layer).map(|at| config.window(at)).collect();
+            let blocks = BlockShape::of(&config);
             for arithmetic in [ComputeDtype::F32, ComputeDtype::Bf16] {
                 let of = Subject {
                     arithmetic,
@@ -187,17 +197,20 @@ mod tests {
                 };
                 let kept = crate::nn::kv_cache::KvShape {
                     heads: shape.heads(),
-                    windows: &windows,
+                    blocks: &blocks,
                     storage: of.kv_storage(),
                 };
                 for tokens in [5, 2 * CHUNK] {
                     let one = crate::nn::kv_cache::KvCache::new(kept, tokens).bytes();
                     assert_eq!(cache(of, (7, tokens)), 7 * one as u64);
-                    let numbers = 7 * 2 * shape.n_layer * tokens * shape.heads().kv_width();
+                    let kept = config.attention_layers().count();
+                    let numbers = 7 * 2 * kept * tokens * shape.heads().kv_width();
+                    // Two values of b ∘ x of each channel, in f32.
+                    let states = 7 * 4 * (shape.n_layer - kept) * 2 * shape.d_model;
                     if config.sliding_window.is_none() {
                         assert_eq!(
                             cache(of, (7, tokens)) as usize,
-                            of.kv_storage().size() * numbers
+                            of.kv_storage().size() * numbers + states
                         );
                     }
                 }

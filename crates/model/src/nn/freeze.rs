@@ -7,10 +7,11 @@ use super::params::ParamInfo;
 use super::role::{Role, Site};
 
 /// Names of parts; anything else is a pattern. A bias is frozen with its matrix.
-pub const PARTS: [&str; 8] = [
+pub const PARTS: [&str; 9] = [
     "embeddings",
     "positions",
     "attention",
+    "mixer",
     "mlp",
     "experts",
     "router",
@@ -29,6 +30,7 @@ fn names_it(info: &ParamInfo, name: &str) -> bool {
         "embeddings" => info.role == Role::Embedding,
         "positions" => info.role == Role::Position,
         "attention" => matches!(info.role, Role::Attention(_) | Role::Bias(Site::Attention)),
+        "mixer" => matches!(info.role, Role::Mixer(_) | Role::Bias(Site::Mixer)),
         "mlp" => is_mlp(info) && info.expert.is_none(),
         "experts" => is_mlp(info) && info.expert.is_some(),
         "router" => info.role == Role::Router,

@@ -5,7 +5,7 @@
 //! the first position, and generation continues from there.
 
 use super::Model;
-use super::decoding::Extent;
+use super::decoding::{Decoding, Extent};
 pub use super::kv_cache::PrefixCache;
 pub use super::sampler::BrokenLogit;
 use super::sampler::{Chosen, Sampler};
@@ -158,6 +158,7 @@ pub fn generate_on(
         if text.finish.is_none() && on_step(first).is_break() {
             text.finish = Some(Finish::Stopped);
         }
+        text.read_ahead(decoding, &mut |tokens| on_step(Step::Read { tokens, kept }))?;
         let texts = std::slice::from_mut(&mut text);
         run(texts, decoding, how, &mut |_, step| match step {
             Step::Read { tokens, .. } => on_step(Step::Read { tokens, kept }),
@@ -375,6 +376,34 @@ impl<'a> Text<'a> {
 
     fn unread(&self) -> &[u32] {
         &self.window[self.read..]
+    }
+
+    /// Prefills all but the last token, and keeps the states there, if the model has any: another text with this prompt, or the
+    /// same once more, goes on from there.
+    fn read_ahead(
+        &mut self,
+        decoding: &mut Decoding,
+        on_read: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<()> {
+        if !decoding.has_states() || self.finish.is_some() {
+            return Ok(());
+        }
+        let last = self.window.len() - 1;
+        let piece = &self.window[self.read..last];
+        if !piece.is_empty() {
+            let (mut read, mut logits) = (self.read, Vec::new());
+            let done = decoding.read_batch(&[(0, piece)], &mut logits, &mut |_, more| {
+                read += more;
+                on_read(read)
+            })?;
+            if done.is_break() {
+                self.finish = Some(Finish::Stopped);
+                return Ok(());
+            }
+        }
+        self.read = last;
+        decoding.take_snapshot(0);
+        Ok(())
     }
 
     /// Samples the next token from the logits after the new tokens.

@@ -1,11 +1,15 @@
-//! The KV cache of a text, so that each token is computed once; and of several texts of different lengths, with
-//! the pieces that the current pass appends.
+//! What a model keeps of a text, so that each token is computed once: keys and values of attention (the KV cache), states of
+//! other mixers; and of several texts of different lengths, with the pieces that the current pass appends.
 
 mod rows;
+mod state;
 
+use super::ModelConfig;
 use crate::kernels::attention::{Heads, Piece};
 use crate::kernels::numbers::Storage;
 use rows::HeadRows;
+use state::Snapshot;
+pub(crate) use state::{State, StateShape};
 
 /// The largest prefill chunk, in tokens: bounds the activations of long prompts, and what a layer with a sliding window caches
 /// beyond its window.
@@ -15,10 +19,42 @@ pub(crate) const CHUNK: usize = 512;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KvShape<'a> {
     pub heads: Heads,
-    /// The sliding window of each layer.
-    pub windows: &'a [Option<usize>],
+    pub blocks: &'a [BlockShape],
     /// The dtype of keys and values.
     pub storage: Storage,
+}
+
+/// What a block keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BlockShape {
+    /// Keys and values, of attention with this sliding window.
+    Attention(Option<usize>),
+    State(StateShape),
+}
+
+impl BlockShape {
+    /// Those of all blocks of a model.
+    pub fn of(config: &ModelConfig) -> Vec<BlockShape> {
+        let block = |layer| match config.mixer(layer) {
+            None => BlockShape::Attention(config.window(layer)),
+            Some(mixer) => BlockShape::State(StateShape {
+                conv: (mixer.conv_len() - 1) * mixer.conv_channels(config.d_model),
+                memory: mixer.state_len(),
+            }),
+        };
+        (0..config.n_layer).map(block).collect()
+    }
+}
+
+impl ModelConfig {
+    /// Bytes of the states of one text, whatever its length: of blocks without attention.
+    pub fn state_bytes(&self) -> usize {
+        let blocks = BlockShape::of(self).into_iter().map(|block| match block {
+            BlockShape::Attention(_) => 0,
+            BlockShape::State(state) => state.bytes(),
+        });
+        blocks.sum()
+    }
 }
 
 /// Keys and values of one layer of one text: for each key/value head `capacity` rows of head_dim.
@@ -88,28 +124,71 @@ impl LayerCache {
     }
 }
 
-/// Keys and values of one text.
+/// What is kept of one block.
+enum BlockCache {
+    Attention(LayerCache),
+    State(State),
+}
+
+impl BlockCache {
+    fn new(shape: KvShape, capacity: usize, block: BlockShape) -> Self {
+        match block {
+            BlockShape::Attention(window) => {
+                BlockCache::Attention(LayerCache::new(shape, capacity, window))
+            }
+            BlockShape::State(sizes) => BlockCache::State(State::zeros(sizes)),
+        }
+    }
+
+    fn attention(&self) -> Option<&LayerCache> {
+        match self {
+            BlockCache::Attention(layer) => Some(layer),
+            BlockCache::State(_) => None,
+        }
+    }
+
+    fn state(&self) -> Option<&State> {
+        match self {
+            BlockCache::State(state) => Some(state),
+            BlockCache::Attention(_) => None,
+        }
+    }
+
+    fn state_mut(&mut self) -> Option<&mut State> {
+        match self {
+            BlockCache::State(state) => Some(state),
+            BlockCache::Attention(_) => None,
+        }
+    }
+}
+
+/// What is kept of one text.
 pub(crate) struct KvCache {
-    layers: Vec<LayerCache>,
+    blocks: Vec<BlockCache>,
     pub(super) len: usize,
     storage: Storage,
+    /// Where the text can be truncated to if blocks have states.
+    snapshot: Option<Snapshot>,
 }
 
 impl KvCache {
     /// Space for `capacity` tokens.
     pub fn new(shape: KvShape, capacity: usize) -> Self {
-        let layer = |window: &Option<usize>| LayerCache::new(shape, capacity, *window);
+        let block = |block: &BlockShape| BlockCache::new(shape, capacity, *block);
         KvCache {
-            layers: shape.windows.iter().map(layer).collect(),
+            blocks: shape.blocks.iter().map(block).collect(),
             len: 0,
             storage: shape.storage,
+            snapshot: None,
         }
     }
 
     /// Appends keys and values of new rows of `qkv` to the layer. They count as cached once all layers have them.
     pub fn append(&mut self, layer: usize, heads: Heads, qkv: &[f32]) -> Piece<'_> {
         let (d, width) = (heads.head_dim, heads.qkv_width());
-        let held = &mut self.layers[layer];
+        let BlockCache::Attention(held) = &mut self.blocks[layer] else {
+            unreachable!("block {layer} has no attention")
+        };
         held.make_room(heads, self.len, qkv.len() / width);
         let past = self.len - held.dropped;
         for (i, row) in qkv.chunks_exact(width).enumerate() {
@@ -129,19 +208,57 @@ impl KvCache {
         }
     }
 
-    /// Truncates to the first `len` tokens; to none if a sliding window has dropped tokens that are visible from there.
+    /// The state of a block without attention, which its mixer updates.
+    pub fn state(&mut self, layer: usize) -> &mut State {
+        let state = self.blocks[layer].state_mut();
+        state.unwrap_or_else(|| unreachable!("block {layer} has attention"))
+    }
+
+    fn states(&self) -> impl Iterator<Item = &State> {
+        self.blocks.iter().filter_map(BlockCache::state)
+    }
+
+    /// Whether blocks have states, which follow the text and do not go back.
+    pub fn has_states(&self) -> bool {
+        self.states().next().is_some()
+    }
+
+    /// Keeps a copy of the states, so that the text can be truncated to its present length.
+    pub fn take_snapshot(&mut self) {
+        self.snapshot = self
+            .has_states()
+            .then(|| Snapshot::of(self.len, self.states()));
+    }
+
+    /// Truncates to the first `len` tokens. To fewer if blocks have states: where they were copied. To none if that is later,
+    /// or if a sliding window has dropped tokens that are visible from there.
     fn truncate(&mut self, len: usize) {
-        match self.layers.iter().all(|layer| layer.reaches_back_to(len)) {
-            true => self.len = self.len.min(len),
+        let mut len = len.min(self.len);
+        if len < self.len && self.has_states() {
+            let snapshot = self.snapshot.take().filter(|snapshot| snapshot.len <= len);
+            len = snapshot.as_ref().map_or(0, |snapshot| snapshot.len);
+            if let Some(snapshot) = &snapshot {
+                snapshot.restore(self.blocks.iter_mut().filter_map(BlockCache::state_mut));
+            }
+            self.snapshot = snapshot;
+        }
+        let mut layers = self.blocks.iter().filter_map(BlockCache::attention);
+        match len > 0 && layers.all(|layer| layer.reaches_back_to(len)) {
+            true => self.len = len,
             false => self.clear(),
         }
     }
 
     fn grown(self, shape: KvShape, capacity: usize) -> Self {
         let len = self.len;
-        let layers = self.layers.into_iter();
+        let blocks = self.blocks.into_iter().map(|block| match block {
+            BlockCache::Attention(layer) => {
+                BlockCache::Attention(layer.grown(shape, capacity, len))
+            }
+            state @ BlockCache::State(_) => state,
+        });
         KvCache {
-            layers: layers.map(|l| l.grown(shape, capacity, len)).collect(),
+            blocks: blocks.collect(),
             ..self
         }
     }
@@ -149,21 +266,36 @@ impl KvCache {
     /// Copies another cache of the same capacity and dtype.
     pub(super) fn copy(&mut self, other: &KvCache, heads: Heads) {
         self.len = other.len;
-        for (to, from) in self.layers.iter_mut().zip(&other.layers) {
-            to.copy(from, heads, other.len);
+        self.snapshot = None;
+        for blocks in self.blocks.iter_mut().zip(&other.blocks) {
+            match blocks {
+                (BlockCache::Attention(to), BlockCache::Attention(from)) => {
+                    to.copy(from, heads, other.len);
+                }
+                (BlockCache::State(to), BlockCache::State(from)) => to.copy(from),
+                _ => unreachable!("caches of one model have the same blocks"),
+            }
         }
     }
 
-    /// Bytes of keys and values.
+    /// Bytes of keys and values, and of states.
     pub fn bytes(&self) -> usize {
-        let bytes = |layer: &LayerCache| layer.keys.bytes() + layer.values.bytes();
-        self.layers.iter().map(bytes).sum()
+        let bytes = |block: &BlockCache| match block {
+            BlockCache::Attention(layer) => layer.keys.bytes() + layer.values.bytes(),
+            BlockCache::State(state) => state.bytes(),
+        };
+        let snapshot = self.snapshot.as_ref().map_or(0, Snapshot::bytes);
+        self.blocks.iter().map(bytes).sum::<usize>() + snapshot
     }
 
     pub(super) fn clear(&mut self) {
         self.len = 0;
-        for layer in &mut self.layers {
-            layer.dropped = 0;
+        self.snapshot = None;
+        for block in &mut self.blocks {
+            match block {
+                BlockCache::Attention(layer) => layer.dropped = 0,
+                BlockCache::State(state) => state.clear(),
+            }
         }
     }
 }
@@ -318,11 +450,15 @@ mod tests {
         let (window, tokens) = (5, 3 * CHUNK);
         let shape = KvShape {
             heads,
-            windows: &[None, Some(window)],
+            blocks: &[
+                BlockShape::Attention(None),
+                BlockShape::Attention(Some(window)),
+            ],
             storage,
         };
         let mut cache = KvCache::new(shape, tokens);
-        assert!(cache.layers[1].keys.bytes() < cache.layers[0].keys.bytes());
+        let bytes = |at: usize| cache.blocks[at].attention().unwrap().keys.bytes();
+        assert!(bytes(1) < bytes(0));
         let mut rng = Rng::new(3, Stream::Test, 0, 0);
         let mut read = 0;
         while read < tokens {
@@ -363,7 +499,7 @@ mod tests {
         };
         let shape = |storage| KvShape {
             heads,
-            windows: &[None],
+            blocks: &[BlockShape::Attention(None)],
             storage,
         };
         let mut rng = Rng::new(7, Stream::Test, 0, 0);
@@ -397,7 +533,7 @@ mod tests {
         };
         let shape = |storage| KvShape {
             heads,
-            windows: &[None],
+            blocks: &[BlockShape::Attention(None)],
             storage,
         };
         for (kept, asked) in [(BOTH[0], BOTH[1]), (BOTH[1], BOTH[0]), (BOTH[1], BOTH[1])] {

@@ -41,7 +41,7 @@ pub use config::{
     AttentionBias, AttentionType, HeadKind, ModelConfig, ModelShape, NormPlacement, QkNormOver,
 };
 pub use faults::Fault;
-pub use flops::frozen_matmul_params;
+pub use flops::{frozen_matmul_params, state_flops};
 pub use layout::{Naming, TrainableSet, param_infos, param_infos_of};
 pub use model::{
     Backend, ExpertLoad, Model, Regularizers, TokenBatch, TokenOutputs, TokenValues, Upstream,

@@ -14,6 +14,8 @@ pub enum Init {
     Normal(f64),
     /// Uniform in ± this bound.
     Uniform(f64),
+    /// The logarithm of a number that is uniform between these two.
+    LogUniform(f64, f64),
     Ones,
     Zeros,
 }

@@ -13,6 +13,8 @@ pub enum Part {
     /// Causal attention with its own matmuls, both directions.
     AttentionForward,
     AttentionBackward,
+    /// What blocks have in place of attention, both directions.
+    Mixer,
     Norm,
     Activation,
     Rotary,
@@ -26,11 +28,12 @@ pub enum Part {
 }
 
 impl Part {
-    pub const ALL: [Part; 11] = [
+    pub const ALL: [Part; 12] = [
         Part::LinearForward,
         Part::LinearBackward,
         Part::AttentionForward,
         Part::AttentionBackward,
+        Part::Mixer,
         Part::Norm,
         Part::Activation,
         Part::Rotary,
@@ -47,6 +50,7 @@ impl Part {
             Part::LinearBackward => "gemm backward",
             Part::AttentionForward => "attention forward",
             Part::AttentionBackward => "attention backward",
+            Part::Mixer => "mixer",
             Part::Norm => "norm",
             Part::Activation => "activation",
             Part::Rotary => "rotary",

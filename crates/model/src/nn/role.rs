@@ -9,6 +9,8 @@ pub enum Role {
     Position,
     /// A matrix of attention.
     Attention(AttentionRole),
+    /// A parameter of a token mixer other than attention.
+    Mixer(MixerRole),
     /// A matrix of a feed-forward block, or of one expert.
     Mlp(MlpRole),
     /// The gain of a norm.
@@ -33,6 +35,21 @@ pub enum AttentionRole {
     Value,
     /// Queries, keys and values in one matrix (GPT-2's `c_attn`).
     QueryKeyValue,
+    /// The gate of attention's output.
+    Gate,
+    Output,
+}
+
+/// The parameters of token mixers, but for the gains of their norms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MixerRole {
+    /// A projection of the block's input.
+    In,
+    /// The weights of the causal convolution, (channels, taps).
+    Conv,
+    /// A vector that sets how fast a state is forgotten.
+    Decay,
+    /// The projection out.
     Output,
 }
 
@@ -57,6 +74,7 @@ pub enum AdapterRole {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Site {
     Attention,
+    Mixer,
     Mlp,
     Norm,
 }
@@ -66,6 +84,7 @@ impl Role {
     pub fn bias(self) -> Role {
         Role::Bias(match self {
             Role::Attention(_) => Site::Attention,
+            Role::Mixer(_) => Site::Mixer,
             Role::Mlp(_) => Site::Mlp,
             _ => Site::Norm,
         })

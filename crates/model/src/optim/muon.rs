@@ -7,7 +7,7 @@ use crate::kernels::matmul::ComputeDtype;
 use crate::kernels::muon::Scratch;
 use crate::kernels::tensors::Tensors;
 use crate::kernels::{adamw, muon};
-use crate::nn::role::AttentionRole;
+use crate::nn::role::{AttentionRole, MixerRole};
 use crate::nn::{ParamInfo, Params, Role};
 use candle_core::Result;
 use serde::{Deserialize, Serialize};
@@ -104,11 +104,13 @@ impl Config {
     }
 }
 
-/// The parameters updated by Muon: the matrices of attention and feed-forward blocks, and their adapters.
+/// The parameters updated by Muon: the matrices of attention, its replacements and feed-forward blocks, and their adapters.
 fn shape(info: &ParamInfo) -> Option<muon::Shape> {
     let blocks = match info.role {
         Role::Attention(AttentionRole::QueryKeyValue) => 3,
-        Role::Attention(_) | Role::Mlp(_) | Role::Adapter(_) => 1,
+        // Each channel of a convolution has weights of its own: those are no matrix.
+        Role::Mixer(MixerRole::Conv) => return None,
+        Role::Attention(_) | Role::Mixer(_) | Role::Mlp(_) | Role::Adapter(_) => 1,
         _ => return None,
     };
     match info.shape[..] {

@@ -5,7 +5,7 @@ use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
 use crate::kernels::soap::{self, Scratch, Shape};
 use crate::kernels::tensors::Tensors;
-use crate::nn::role::AttentionRole;
+use crate::nn::role::{AttentionRole, MixerRole};
 use crate::nn::{ParamInfo, Params, Role};
 use candle_core::Result;
 use serde::{Deserialize, Serialize};
@@ -69,6 +69,8 @@ impl Config {
             _ => 1,
         };
         match info.shape[..] {
+            // Each channel of a convolution has weights of its own: those are no matrix.
+            _ if info.role == Role::Mixer(MixerRole::Conv) => Shape::plain(info.len),
             [rows, cols] => {
                 let blocks = if rows % blocks == 0 { blocks } else { 1 };
                 let sides = [rows / blocks, cols].map(|n| n <= self.max_dim);

@@ -18,6 +18,7 @@ pub enum Part {
     Embeddings,
     Positions,
     Attention,
+    Mixers,
     FeedForward,
     Router,
     Norms,
@@ -32,6 +33,7 @@ impl Part {
             Part::Embeddings => "token embeddings",
             Part::Positions => "positions",
             Part::Attention => "attention",
+            Part::Mixers => "mixers",
             Part::FeedForward => "feed-forward",
             Part::Router => "router",
             Part::Norms => "norms",
@@ -48,6 +50,7 @@ impl Part {
             Role::Norm | Role::Bias(Site::Norm) => Part::Norms,
             Role::Router => Part::Router,
             Role::Attention(_) | Role::Bias(Site::Attention) => Part::Attention,
+            Role::Mixer(_) | Role::Bias(Site::Mixer) => Part::Mixers,
             Role::Mlp(_) | Role::Bias(Site::Mlp) => Part::FeedForward,
             Role::Adapter(_) => Part::Adapters,
         }

@@ -1,7 +1,8 @@
 //! A decoder as the planner sees it: the model's own config, and its parameters counted by role in the list that the model
 //! itself would lay out, from a toy to 405B. Nothing is allocated. The known models are in `models`.
 
-use crate::nn::role::{AttentionRole, Role, Site};
+use crate::nn::mixer::{Mixer, MixerConfig};
+use crate::nn::role::{AttentionRole, MixerRole, Role, Site};
 use crate::nn::{ModelConfig, ModelShape, ParamInfo, param_infos};
 use serde::Serialize;
 
@@ -10,7 +11,7 @@ use serde::Serialize;
 pub struct Params {
     pub embeddings: u64,
     pub positions: u64,
-    /// All layers.
+    /// All layers, those of mixers in its place included.
     pub attention: u64,
     /// All layers and experts, routers included.
     pub mlp: u64,
@@ -26,7 +27,9 @@ impl Params {
             let part = match info.role {
                 Role::Embedding => &mut params.embeddings,
                 Role::Position => &mut params.positions,
-                Role::Attention(_) | Role::Bias(Site::Attention) => &mut params.attention,
+                Role::Attention(_) | Role::Mixer(_) | Role::Bias(Site::Attention | Site::Mixer) => {
+                    &mut params.attention
+                }
                 Role::Mlp(_) | Role::Bias(Site::Mlp) | Role::Router => &mut params.mlp,
                 Role::Norm | Role::Bias(Site::Norm) => &mut params.norms,
                 Role::Head | Role::Value => &mut params.head,
@@ -47,8 +50,10 @@ impl Params {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinearWidths {
     pub query_value: u64,
-    /// Keys and the projection out.
+    /// Keys, the gate and the projection out.
     pub key_output: u64,
+    /// Of mixers other than attention.
+    pub mixers: u64,
     pub mlp: u64,
 }
 
@@ -65,9 +70,12 @@ impl LinearWidths {
                 Role::Attention(AttentionRole::Query | AttentionRole::Value) => {
                     widths.query_value += width;
                 }
-                Role::Attention(AttentionRole::Key | AttentionRole::Output) => {
+                Role::Attention(
+                    AttentionRole::Key | AttentionRole::Gate | AttentionRole::Output,
+                ) => {
                     widths.key_output += width;
                 }
+                Role::Mixer(MixerRole::In | MixerRole::Output) => widths.mixers += width,
                 Role::Attention(AttentionRole::QueryKeyValue) => {
                     let kv = shape.n_kv_head * shape.head_dim;
                     widths.query_value += (2 * d_in + d_out - kv) as u64;
@@ -213,19 +221,49 @@ impl Arch {
         self.n_active() - self.params.positions - looked_up
     }
 
-    /// KV cache bytes per token: `2·L·n_kv·d·bytes`.
-    pub fn kv_bytes_per_token(&self, bytes: u64) -> u64 {
-        2 * self.n_layer() * self.kv_width() * bytes
+    /// Blocks that have attention.
+    pub fn attention_layers(&self) -> u64 {
+        self.config.attention_layers().count() as u64
     }
 
-    /// KV cache bytes of a text: a block with a sliding window keeps no more than its window.
+    /// Elements that training keeps of a token for the backward pass of attention or of a mixer, of a block in the mean: of
+    /// attention `2·q + 2·kv`, and with a gate `2·q` more; of a mixer its projections, what goes to the projection out, and of a gated
+    /// delta net what its convolution gives and its heads' outputs.
+    pub fn mixing_elements(&self) -> u64 {
+        let d = self.shape.d_model;
+        let of = |layer| match self.config.mixer(layer) {
+            None => {
+                let gate = if self.config.attention_gate { 2 } else { 0 };
+                (2 + gate) * self.q_width() + 2 * self.kv_width()
+            }
+            Some(MixerConfig::ShortConv(_)) => 4 * d as u64,
+            Some(MixerConfig::GatedDeltaNet(net)) => {
+                let (channels, values) = (net.conv_channels(d), net.values());
+                (2 * channels + 3 * values + 2 * net.n_value_head) as u64
+            }
+        };
+        let all: u64 = (0..self.shape.n_layer).map(of).sum();
+        all / self.n_layer().max(1)
+    }
+
+    /// Bytes per token of keys and values of all blocks with attention: `2·L·n_kv·d·bytes`.
+    pub fn kv_bytes_per_token(&self, bytes: u64) -> u64 {
+        2 * self.attention_layers() * self.kv_width() * bytes
+    }
+
+    /// Bytes of a text's states in f32, whatever its length: of blocks without attention.
+    pub fn state_bytes(&self) -> u64 {
+        self.config.state_bytes() as u64
+    }
+
+    /// Bytes that are kept of a text: keys and values, of a block with a sliding window no more than its window, and states.
     pub fn kv_bytes(&self, tokens: u64, bytes: u64) -> u64 {
         let kept = |layer| match self.config.window(layer) {
             Some(window) => tokens.min(window as u64),
             None => tokens,
         };
-        let kept: u64 = (0..self.shape.n_layer).map(kept).sum();
-        2 * self.kv_width() * bytes * kept
+        let kept: u64 = self.config.attention_layers().map(kept).sum();
+        2 * self.kv_width() * bytes * kept + self.state_bytes()
     }
 }
 
@@ -275,6 +313,8 @@ mod tests {
             r#"{"sliding_window": 16, "global_every": 2}"#,
             r#"{"position": {"rope": {"fraction": 0.25}}, "bias": true, "parallel_residual": true}"#,
             r#"{"position": {"rope": {}}, "mlp": {"swiglu": {}}, "moe": {"n_expert": 4, "top_k": 3}}"#,
+            r#"{"mixer": {"short_conv": {"bias": true}}, "attention_blocks": [1], "attention_gate": true}"#,
+            r#"{"mixer": {"gated_delta_net": {"n_value_head": 8}}, "attention_every": 4}"#,
         ];
         let options = options.map(|text| serde_json::from_str(text).unwrap());
         for config in configs.into_iter().chain(options) {

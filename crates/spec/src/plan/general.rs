@@ -27,10 +27,11 @@ const FRAGMENTATION: f64 = 0.05;
 /// Fraction of the activations a frozen base still needs in other trainers: inputs of frozen matrices are not stored for a weight gradient.
 const FROZEN_BASE: f64 = 0.85;
 
-/// Elements stored per token and layer: `4h + 2·q + 2·kv + k·f`, k = 4 gated (gate, up, silu, product), 2 plain.
+/// Elements stored per token and layer: `4h + 2·q + 2·kv + k·f`, k = 4 gated (gate, up, silu, product), 2 plain; with mixers in
+/// place of attention what `Arch::mixing_elements` says.
 pub(super) fn elements_per_token(arch: &Arch) -> u64 {
     let wide = if arch.config().mlp.gated() { 4 } else { 2 };
-    4 * arch.d_model() + 2 * arch.q_width() + 2 * arch.kv_width() + wide * arch.active_d_ff()
+    4 * arch.d_model() + arch.mixing_elements() + wide * arch.active_d_ff()
 }
 
 /// Bytes of all activations of `tokens` tokens in sequences of `seq_len`, in 16 bits.

@@ -106,6 +106,28 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("router_aux_loss_coef", "model.moe.aux_loss_coef"),
     ("norm_topk_prob", "model.moe.norm_topk"),
     ("decoder_sparse_step", "model.moe.every"),
+    ("full_attention_interval", "model.attention_every"),
+    ("full_attn_idxs", "model.attention_blocks"),
+    ("attn_output_gate", "model.attention_gate"),
+    ("conv_L_cache", "model.mixer.short_conv.conv_len"),
+    ("conv_bias", "model.mixer.short_conv.bias"),
+    (
+        "linear_num_key_heads",
+        "model.mixer.gated_delta_net.n_key_head",
+    ),
+    (
+        "linear_num_value_heads",
+        "model.mixer.gated_delta_net.n_value_head",
+    ),
+    ("linear_key_head_dim", "model.mixer.gated_delta_net.key_dim"),
+    (
+        "linear_value_head_dim",
+        "model.mixer.gated_delta_net.value_dim",
+    ),
+    (
+        "linear_conv_kernel_dim",
+        "model.mixer.gated_delta_net.conv_len",
+    ),
     ("sliding_window", "model.sliding_window"),
     ("dropout", "model.dropout"),
     ("qk_norm", "model.qk_norm"),

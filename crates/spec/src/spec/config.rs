@@ -121,7 +121,7 @@ pub struct TrainConfig {
     /// `adapter.lora.modules_to_save`. `model.vocab_size` may be larger than the number of tokens, for example a multiple of 64. Large
     /// enough tables are unchanged. Default: such a model is refused.
     pub resize_vocab: bool,
-    /// Parameters that do not train: `embeddings`, `positions`, `attention`, `mlp`, `experts`, `router`, `norms`, `head`, or patterns of
+    /// Parameters that do not train: `embeddings`, `positions`, `attention`, `mixer`, `mlp`, `experts`, `router`, `norms`, `head`, or patterns of
     /// module names (`layers.0.*`; `*` for anything). Q, k and v of a block, gate and up, and all experts of a block go together.
     /// They have no gradients and no moments. Default: none, and adapters freeze all.
     pub freeze: Vec<String>,

@@ -87,12 +87,12 @@ impl<'a> Work<'a> {
 
 /// How many of the first items one pass takes.
 pub(super) fn fitting(subject: &Subject, works: &[Work]) -> usize {
-    let per_token = continuations::kv_bytes_per_token(subject.model.shape()).max(1);
+    let bytes = |texts, tokens| continuations::cache_bytes(subject.model.config(), texts, tokens);
     let (mut texts, mut longest) = (0, 0);
     let fits = works.iter().take_while(|work| {
         texts += work.pairs.len();
         longest = longest.max(work.longest());
-        texts <= MAX_TEXTS && texts * longest * per_token <= MAX_CACHE_BYTES
+        texts <= MAX_TEXTS && bytes(texts, longest) <= MAX_CACHE_BYTES
     });
     fits.count().max(1).min(works.len())
 }
@@ -103,7 +103,8 @@ pub(super) fn fitting(subject: &Subject, works: &[Work]) -> usize {
 /// The model cannot compute, or computes NaN.
 pub(super) fn score(subject: &mut Subject, works: &[Work]) -> Result<Vec<Record>, TaskError> {
     let groups: Vec<Group> = works.iter().flat_map(Work::groups).collect();
-    let per_token = continuations::kv_bytes_per_token(subject.model.shape()).max(1);
+    let config = subject.model.config().clone();
+    let bytes = |texts, tokens| continuations::cache_bytes(&config, texts, tokens);
     let mut scores = Vec::new();
     let mut rest = groups.as_slice();
     // A text of many windows alone may be more than a pass holds.
@@ -112,7 +113,7 @@ pub(super) fn score(subject: &mut Subject, works: &[Work]) -> Result<Vec<Record>
         let fits = rest.iter().take_while(|group| {
             texts += group.continuations.len();
             longest = longest.max(group.tokens());
-            texts <= MAX_TEXTS && texts * longest * per_token <= MAX_CACHE_BYTES
+            texts <= MAX_TEXTS && bytes(texts, longest) <= MAX_CACHE_BYTES
         });
         let (part, others) = rest.split_at(fits.count().max(1));
         let found = subject.model.score(part).map_err(TaskError::Model)?;

@@ -2,7 +2,7 @@
 
 use super::{Adapter, ByPattern};
 use crate::base::registry::Entry;
-use crate::nn::role::{AttentionRole, MlpRole};
+use crate::nn::role::{AttentionRole, MixerRole, MlpRole};
 use crate::nn::{Fault, ModelConfig, Naming, Role, param_infos};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -87,7 +87,7 @@ pub enum Targets {
     All,
     /// Queries and values.
     Minimal,
-    /// Queries, keys, values and the projection out.
+    /// Queries, keys, values, the gate and the projection out.
     AttentionOnly,
     /// The feed-forward block.
     FfnOnly,
@@ -107,14 +107,20 @@ pub enum Whole {
     Head,
 }
 
-/// One kind of linear layer; `output` is attention's projection out.
+/// One kind of linear layer; `output` is attention's projection out, `gate` the feed-forward block's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
     Query,
     Key,
     Value,
+    /// The gate of attention's output.
+    AttentionGate,
     Output,
+    /// The projections of the input of a token mixer other than attention.
+    MixerIn,
+    /// Its projection out.
+    MixerOut,
     Gate,
     Up,
     Down,
@@ -143,11 +149,22 @@ impl Default for Config {
 impl Config {
     /// The kinds of layers that have an adapter.
     pub fn chosen(&self) -> &[Target] {
-        use Target::{Down, Gate, Key, Output, Query, Up, Value};
+        use Target::{AttentionGate, Down, Gate, Key, MixerIn, MixerOut, Output, Query, Up, Value};
         match self.targets {
-            Targets::All => &[Query, Key, Value, Output, Gate, Up, Down],
+            Targets::All => &[
+                Query,
+                Key,
+                Value,
+                AttentionGate,
+                Output,
+                MixerIn,
+                MixerOut,
+                Gate,
+                Up,
+                Down,
+            ],
             Targets::Minimal => &[Query, Value],
-            Targets::AttentionOnly => &[Query, Key, Value, Output],
+            Targets::AttentionOnly => &[Query, Key, Value, AttentionGate, Output],
             Targets::FfnOnly => &[Gate, Up, Down],
             Targets::Custom => &self.custom,
             Targets::Pattern => &[],
@@ -246,7 +263,10 @@ impl Adapter for Config {
             Role::Attention(AttentionRole::Query) => Target::Query,
             Role::Attention(AttentionRole::Key) => Target::Key,
             Role::Attention(AttentionRole::Value) => Target::Value,
+            Role::Attention(AttentionRole::Gate) => Target::AttentionGate,
             Role::Attention(AttentionRole::Output) => Target::Output,
+            Role::Mixer(MixerRole::In) => Target::MixerIn,
+            Role::Mixer(MixerRole::Output) => Target::MixerOut,
             Role::Mlp(MlpRole::Gate) => Target::Gate,
             Role::Mlp(MlpRole::Up) => Target::Up,
             Role::Mlp(MlpRole::Down) => Target::Down,

@@ -73,6 +73,10 @@ impl Pass {
                     lse,
                     layer,
                 } => self.attention_backward(plan, [qkv, out, lse], layer),
+                Node::Gate { x, gate, y } => self.gate_backward(plan, [x, gate, y]),
+                Node::ShortConv { wide, out, spans } => {
+                    self.short_conv_backward(plan, [wide, out], &spans, grads);
+                }
                 // The following linear layer has already computed it.
                 Node::Activation { .. } => {}
                 Node::Experts(node) => self.experts_backward(plan, &node, grads),

@@ -1,5 +1,6 @@
 //! How nodes form a transformer block: the placement of norms, and what is added to the residual stream. With a parallel residual
-//! the stream before attention has three readers: both norms, and the sum with attention's output.
+//! the stream before attention has three readers: both norms, and the sum with attention's output. Attention and its replacements
+//! are in `mixing`.
 
 use super::{Output, Pass, Plan};
 use crate::kernels::dropout::Dropout;
@@ -12,17 +13,17 @@ use crate::nn::tape::{Slot, Track};
 
 /// The last part of a sub-layer, whose output is added to the residual stream.
 #[derive(Clone, Copy)]
-enum Last<'a> {
+pub(super) enum Last<'a> {
     Linear { x: Slot, spans: &'a LinearSpans },
     Experts { x: Slot, spans: &'a ExpertSpans },
 }
 
 /// What is between a sub-layer and the residual stream.
 #[derive(Clone, Copy)]
-struct Joint<'a> {
-    layer: usize,
-    norm: Option<&'a NormSpans>,
-    drop: Option<Dropout>,
+pub(super) struct Joint<'a> {
+    pub layer: usize,
+    pub norm: Option<&'a NormSpans>,
+    pub drop: Option<Dropout>,
 }
 
 impl Pass {
@@ -36,7 +37,7 @@ impl Pass {
         output: Output,
     ) -> Slot {
         let is_cached = texts.is_some();
-        let after = self.attention_layer(plan, x, (layer, block), texts);
+        let after = self.mixing_layer(plan, x, (layer, block), texts);
         if !plan.config.parallel_residual {
             let y = self.mlp_layer(plan, [after; 2], (layer, block), is_cached, output);
             self.read(after);
@@ -46,48 +47,6 @@ impl Pass {
         // Only the sum read it, whose backward needs no values: its buffer is free in training, too.
         self.arena.release(after);
         y
-    }
-
-    /// Attention with its norms, added to the residual stream.
-    fn attention_layer(
-        &mut self,
-        plan: &Plan,
-        x: Slot,
-        (layer, block): (usize, &BlockSpans),
-        texts: Option<&mut Texts>,
-    ) -> Slot {
-        let is_cached = texts.is_some();
-        let kept = plan.among([&block.qkv], is_cached);
-        let h = self.norm_before(plan, x, block.norm1.as_ref(), kept);
-        // Rows whose keys are cached, or that a norm reads, are f32.
-        let is_plain = block.qk_norm.is_none() && !is_cached;
-        let to = if is_plain { kept } else { Storage::F32 };
-        let mut qkv = self.linear(plan, h, None, &block.qkv, Output::New(to));
-        if h != x {
-            self.release_recomputable(h);
-        }
-        if let Some(gains) = block.qk_norm {
-            let normed = self.qk_norm(plan, qkv, gains);
-            self.read(qkv);
-            qkv = normed;
-        }
-        let mixed = match texts {
-            Some(texts) => self.cached_attention(plan, qkv, texts, layer),
-            None => self.attention(plan, qkv, layer, plan.among([&block.attn_out], false)),
-        };
-        self.read(qkv);
-        let last = Last::Linear {
-            x: mixed,
-            spans: &block.attn_out,
-        };
-        let joint = Joint {
-            layer,
-            norm: block.norm1_after.as_ref(),
-            drop: self.drops(plan, Place::Attention(layer)),
-        };
-        let after = self.join(plan, x, last, joint, Output::NEW);
-        self.read(mixed);
-        after
     }
 
     /// The feed-forward layer of the residual stream `x` with its norms, added to the stream `after` attention.
@@ -139,7 +98,7 @@ impl Pass {
     }
 
     /// The norm before a sub-layer, if there is one, and its output's dtype.
-    fn norm_before(
+    pub(super) fn norm_before(
         &mut self,
         plan: &Plan,
         x: Slot,
@@ -161,7 +120,14 @@ impl Pass {
     }
 
     /// The residual stream `x` plus the sub-layer's output.
-    fn join(&mut self, plan: &Plan, x: Slot, last: Last, joint: Joint, output: Output) -> Slot {
+    pub(super) fn join(
+        &mut self,
+        plan: &Plan,
+        x: Slot,
+        last: Last,
+        joint: Joint,
+        output: Output,
+    ) -> Slot {
         if plan.config.norm_placement.is_before_sum() {
             let added = self.last(plan, last, None, joint.layer, Output::NEW);
             let normed = match joint.norm {

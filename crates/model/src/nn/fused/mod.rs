@@ -1,5 +1,5 @@
-//! The decoder on the tape: fused kernels on f32 slices, for the CPU. Here is the forward pass over whole batches; `block`
-//! assembles a block, each kind of node has a file with its forward and its backward, and `backward` runs the nodes in
+//! The decoder on the tape: fused kernels on f32 slices, for the CPU. Here is the forward pass over whole batches; `block` and
+//! `mixing` assemble a block, each kind of node has a file with its forward and its backward, and `backward` runs the nodes in
 //! reverse.
 
 mod activation;
@@ -10,14 +10,17 @@ mod block;
 mod count;
 mod embedding;
 mod experts;
+mod gate;
 mod head;
 mod linear;
+mod mixing;
 mod norm;
 mod plan;
 mod qk_norm;
 mod reading;
 mod recompute;
 mod residual;
+mod short_conv;
 
 pub use count::Footprint;
 pub(crate) use experts::Experts;
@@ -26,7 +29,7 @@ pub(crate) use plan::{Magnitudes, Plan};
 
 use super::TokenBatch;
 use super::kv_cache::Texts;
-use super::layout::{NormSpans, Span};
+use super::layout::{NormSpans, ShortConvSpans, Span};
 use super::profile::{Kernels, Part};
 use super::tap::{self, Activation, SharedTap, Site};
 use super::tape::{Arena, Slot, Track};
@@ -64,6 +67,17 @@ enum Node {
         lse: Slot,
         layer: usize,
     },
+    /// x ∘ sigmoid(gate).
+    Gate {
+        x: Slot,
+        gate: Slot,
+        y: Slot,
+    },
+    ShortConv {
+        wide: Slot,
+        out: Slot,
+        spans: ShortConvSpans,
+    },
     Activation {
         x: Slot,
         y: Slot,
@@ -85,6 +99,8 @@ impl Node {
             Node::Norm { y, .. }
             | Node::QkNorm { y, .. }
             | Node::Attention { out: y, .. }
+            | Node::ShortConv { out: y, .. }
+            | Node::Gate { y, .. }
             | Node::Activation { y, .. }
             | Node::Residual { y, .. } => *y,
             Node::Linear(node) => node.y,

@@ -6,8 +6,8 @@ use crate::kernels::low_rank;
 use crate::nn::params::Init;
 use crate::nn::role::{AdapterRole, Role};
 
-/// Most matrices that are fused into one matmul: queries, keys and values.
-const MOST: usize = 3;
+/// Most matrices that are fused into one matmul: a gated delta net's projections of its input.
+const MOST: usize = 4;
 
 /// The adapters of a linear layer: y += scale · B (A · dropout(x)), part by part.
 #[derive(Debug, Clone, Copy)]
@@ -79,7 +79,7 @@ impl Builder<'_> {
         let mut adapters = Vec::new();
         for (layer, block) in blocks.iter_mut().enumerate() {
             self.enter(layer);
-            let mut linears = vec![&mut block.qkv, &mut block.attn_out];
+            let mut linears: Vec<_> = block.mixing.linears_mut().collect();
             if let MlpSpans::One(mlp) = &mut block.mlp {
                 linears.extend([&mut mlp.wide, &mut mlp.out]);
             }

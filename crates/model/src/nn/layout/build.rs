@@ -7,10 +7,8 @@ use super::{
 use crate::kernels::norm::NormKind;
 use crate::nn::moe::Balancing;
 use crate::nn::params::{Init, ParamInfo};
-use crate::nn::role::{AttentionRole, MlpRole, Role};
-use crate::nn::{
-    AdapterConfig, AttentionBias, HeadKind, ModelConfig, ModelShape, NormPlacement, QkNormOver,
-};
+use crate::nn::role::{MlpRole, Role};
+use crate::nn::{AdapterConfig, HeadKind, ModelConfig, ModelShape, NormPlacement};
 
 /// The names of a block's norms, if it has them.
 struct BlockNorms {
@@ -50,9 +48,9 @@ impl BlockNorms {
 }
 
 pub(super) struct Builder<'a> {
-    config: &'a ModelConfig,
-    shape: &'a ModelShape,
-    naming: Naming,
+    pub(super) config: &'a ModelConfig,
+    pub(super) shape: &'a ModelShape,
+    pub(super) naming: Naming,
     parts: Parts<'a>,
     pub(super) infos: Vec<ParamInfo>,
     end: usize,
@@ -129,62 +127,27 @@ impl<'a> Builder<'a> {
     }
 
     fn block(&mut self, layer: usize) -> BlockSpans {
-        use AttentionRole::{Key, Output, Query, QueryKeyValue, Value};
         self.layer = Some(layer as u32);
-        let at = |part: &str| match self.naming {
-            Naming::Gpt2 => format!("transformer.h.{layer}.{part}"),
-            Naming::Llama => format!("model.layers.{layer}.{part}"),
+        let stem = match self.naming {
+            Naming::Gpt2 => format!("transformer.h.{layer}"),
+            Naming::Llama => format!("model.layers.{layer}"),
         };
+        let at = |part: &str| format!("{stem}.{part}");
         let names = BlockNorms::of(self.naming, self.config.norm_placement);
-        let attn_out = match self.naming {
-            Naming::Gpt2 => at("attn.c_proj"),
-            Naming::Llama => at("self_attn.o_proj"),
-        };
-        let (d, head_dim) = (self.shape.d_model, self.shape.head_dim);
-        let q = self.shape.n_head * head_dim;
-        let kv = self.shape.n_kv_head * head_dim;
-        let qkv_parts = match self.naming {
-            Naming::Gpt2 => vec![(at("attn.c_attn"), QueryKeyValue, q + 2 * kv)],
-            Naming::Llama => vec![
-                (at("self_attn.q_proj"), Query, q),
-                (at("self_attn.k_proj"), Key, kv),
-                (at("self_attn.v_proj"), Value, kv),
-            ],
-        };
-        let qkv_parts: Vec<_> = qkv_parts
-            .into_iter()
-            .map(|(name, part, rows)| (name, Role::Attention(part), rows))
-            .collect();
-        let out_part = [(attn_out, Role::Attention(Output), d)];
-        let qk_names = [at("self_attn.q_norm"), at("self_attn.k_norm")];
         let norms = [names.before1, names.after1, names.before2, names.after2];
-        let norms = norms.map(|name| name.map(&at));
-        let mlp = at("mlp");
-        let biases = self.config.attention_biases();
-        let has_qkv_bias = matches!(biases, AttentionBias::Qkv | AttentionBias::All);
-        let has_out_bias = matches!(biases, AttentionBias::Output | AttentionBias::All);
-        let [before1, after1, before2, after2] = norms;
-        let (std, residual_std) = self.stds();
+        let [before1, after1, before2, after2] = norms.map(|name| name.map(at));
         BlockSpans {
             norm1: before1.map(|name| self.norm(&name)),
-            qkv: self.linear(&qkv_parts, d, std, has_qkv_bias),
-            qk_norm: self.config.qk_norm.then(|| {
-                let lens = match self.config.qk_norm_over {
-                    QkNormOver::Head => [head_dim; 2],
-                    QkNormOver::AllHeads => [q, kv],
-                };
-                self.gains(&qk_names, lens)
-            }),
-            attn_out: self.linear(&out_part, q, residual_std, has_out_bias),
+            mixing: self.mixing(layer, &stem),
             norm1_after: after1.map(|name| self.norm(&name)),
             norm2: before2.map(|name| self.norm(&name)),
-            mlp: self.mlp(layer, &mlp),
+            mlp: self.mlp(layer, &at("mlp")),
             norm2_after: after2.map(|name| self.norm(&name)),
         }
     }
 
     /// Standard deviations of initial weights, and of projections into the residual stream.
-    fn stds(&self) -> (f64, f64) {
+    pub(super) fn stds(&self) -> (f64, f64) {
         let std = self.config.init_std;
         (std, std / (2.0 * self.shape.n_layer as f64).sqrt())
     }
@@ -249,7 +212,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Linear layers with the same input, weights and then biases, contiguous.
-    fn linear(
+    pub(super) fn linear(
         &mut self,
         parts: &[(String, Role, usize)],
         d_in: usize,
@@ -292,7 +255,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Gains of queries and of keys.
-    fn gains(&mut self, [q, k]: &[String; 2], lens: [usize; 2]) -> [Span; 2] {
+    pub(super) fn gains(&mut self, [q, k]: &[String; 2], lens: [usize; 2]) -> [Span; 2] {
         let first = self.infos.len();
         let gains = [self.gain(q, lens[0]), self.gain(k, lens[1])];
         self.trains_as_one(first);

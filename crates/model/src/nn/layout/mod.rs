@@ -1,6 +1,7 @@
 //! Which parameters a model has, their order in the flat buffers, and their names.
 //!
-//! Parts that are fused into one matmul are adjacent: q, k, v of a block, and gate and up of a gated one.
+//! Parts that are fused into one matmul are adjacent: q, k, v of a block, gate and up of a gated one, and a mixer's projections of
+//! its input.
 
 use super::adapter::AdapterConfig;
 use super::config::{AttentionBias, ModelConfig, ModelShape, NormPlacement};
@@ -11,6 +12,7 @@ use crate::kernels::norm::NormKind;
 
 mod adapters;
 mod build;
+mod mixing;
 #[cfg(test)]
 mod tests;
 
@@ -34,6 +36,8 @@ impl Naming {
         let usual = config.norm_placement == NormPlacement::Pre
             && !config.qk_norm
             && config.moe.is_none()
+            && config.mixer.is_none()
+            && !config.attention_gate
             && config.attention_bias == AttentionBias::None;
         if config.position.has_table() && plain && multi_head && usual {
             Naming::Gpt2
@@ -78,6 +82,21 @@ impl Span {
     }
 }
 
+/// The gradients of parts of the flat buffers, in ascending order, out of all; `None` of those that are frozen.
+pub(crate) fn gradients<const N: usize>(
+    spans: [Option<Span>; N],
+    mut grads: &mut [f32],
+) -> [Option<&mut [f32]>; N] {
+    let mut end = 0;
+    spans.map(|span| {
+        let range = span?.grads()?;
+        let (part, rest) = std::mem::take(&mut grads).split_at_mut(range.end - end);
+        let from = range.start - end;
+        (grads, end) = (rest, range.end);
+        Some(&mut part[from..])
+    })
+}
+
 /// A linear layer: weight (out, in), bias (1, out) and the number of its adapters in [`Layout::adapters`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LinearSpans {
@@ -108,19 +127,112 @@ impl NormSpans {
 /// One transformer block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BlockSpans {
-    /// Before attention, unless norms are only placed after sub-layers.
+    /// Before attention or its replacement, unless norms are only placed after sub-layers.
     pub norm1: Option<NormSpans>,
-    pub qkv: LinearSpans,
-    /// Gains of queries and of keys: each (1, head_dim), or (1, width of all heads).
-    pub qk_norm: Option<[Span; 2]>,
-    pub attn_out: LinearSpans,
-    /// After attention.
+    pub mixing: MixingSpans,
+    /// After attention, or what a block has in its place.
     pub norm1_after: Option<NormSpans>,
     /// Before the feed-forward block.
     pub norm2: Option<NormSpans>,
     pub mlp: MlpSpans,
     /// After the feed-forward block.
     pub norm2_after: Option<NormSpans>,
+}
+
+/// The part of a block in which tokens read earlier ones.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum MixingSpans {
+    Attention(AttentionSpans),
+    ShortConv(ShortConvSpans),
+    GatedDelta(GatedDeltaSpans),
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AttentionSpans {
+    pub qkv: LinearSpans,
+    /// Gains of queries and of keys: each (1, head_dim), or (1, width of all heads).
+    pub qk_norm: Option<[Span; 2]>,
+    /// (width of all query heads, D): its sigmoid multiplies attention's output.
+    pub gate: Option<LinearSpans>,
+    pub out: LinearSpans,
+}
+
+/// A gated short convolution.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ShortConvSpans {
+    /// (3 D, D): the two gates b and c, and x.
+    pub wide: LinearSpans,
+    pub conv: ConvSpans,
+    pub out: LinearSpans,
+}
+
+/// A gated delta net.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GatedDeltaSpans {
+    /// Channels of the convolution (queries, keys, values), then the output's gate z, b and a.
+    pub wide: LinearSpans,
+    pub conv: ConvSpans,
+    /// (1, value heads).
+    pub dt_bias: Span,
+    /// (1, value heads).
+    pub a_log: Span,
+    /// The gain of the norm of each head's output, (1, value_dim).
+    pub norm: Span,
+    pub out: LinearSpans,
+}
+
+/// A causal depthwise convolution: weights (channels, taps) as a vector, the tap of the current token last; biases (1, channels).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ConvSpans {
+    pub weight: Span,
+    pub bias: Option<Span>,
+}
+
+impl MixingSpans {
+    /// The linear layers, in the order of their adapters.
+    pub fn linears(&self) -> impl Iterator<Item = LinearSpans> {
+        let [first, gate, last] = match self {
+            MixingSpans::Attention(spans) => [Some(spans.qkv), spans.gate, Some(spans.out)],
+            MixingSpans::ShortConv(spans) => [Some(spans.wide), None, Some(spans.out)],
+            MixingSpans::GatedDelta(spans) => [Some(spans.wide), None, Some(spans.out)],
+        };
+        [first, gate, last].into_iter().flatten()
+    }
+
+    /// The same for giving them adapters.
+    fn linears_mut(&mut self) -> impl Iterator<Item = &mut LinearSpans> {
+        let [first, gate, last] = match self {
+            MixingSpans::Attention(spans) => [
+                Some(&mut spans.qkv),
+                spans.gate.as_mut(),
+                Some(&mut spans.out),
+            ],
+            MixingSpans::ShortConv(spans) => [Some(&mut spans.wide), None, Some(&mut spans.out)],
+            MixingSpans::GatedDelta(spans) => [Some(&mut spans.wide), None, Some(&mut spans.out)],
+        };
+        [first, gate, last].into_iter().flatten()
+    }
+
+    /// All parts besides the linear layers.
+    fn vectors(&self) -> impl Iterator<Item = Span> {
+        let parts = match self {
+            MixingSpans::Attention(spans) => {
+                let [q, k] = spans.qk_norm.map_or([None; 2], |gains| gains.map(Some));
+                [q, k, None, None, None]
+            }
+            MixingSpans::ShortConv(ShortConvSpans { conv, .. }) => {
+                [Some(conv.weight), conv.bias, None, None, None]
+            }
+            MixingSpans::GatedDelta(spans) => [
+                Some(spans.conv.weight),
+                spans.conv.bias,
+                Some(spans.dt_bias),
+                Some(spans.a_log),
+                Some(spans.norm),
+            ],
+        };
+        parts.into_iter().flatten()
+    }
 }
 
 /// The feed-forward part of a block.
@@ -303,7 +415,7 @@ impl Layout {
     /// The linear layers that have adapters.
     pub fn adapted_linears(&self) -> Vec<(LinearSpans, &AdapterSpans)> {
         let linears = self.blocks.iter().flat_map(|block| {
-            let mut linears = vec![block.qkv, block.attn_out];
+            let mut linears: Vec<_> = block.mixing.linears().collect();
             if let MlpSpans::One(mlp) = &block.mlp {
                 linears.extend([mlp.wide, mlp.out]);
             }
@@ -333,8 +445,8 @@ impl Layout {
             norms.iter().flatten().for_each(&mut norm);
         }
         for block in &self.blocks {
-            let mut linears = vec![block.qkv, block.attn_out];
-            spans.extend(block.qk_norm.into_iter().flatten());
+            let mut linears: Vec<_> = block.mixing.linears().collect();
+            spans.extend(block.mixing.vectors());
             match &block.mlp {
                 MlpSpans::One(mlp) => linears.extend([mlp.wide, mlp.out]),
                 MlpSpans::Many(experts) => {

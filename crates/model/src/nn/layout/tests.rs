@@ -184,7 +184,9 @@ fn packed_spans_cover_their_parts() {
             .find(|info| info.name == name)
             .unwrap_or_else(|| panic!("{name} is missing"))
     };
-    let qkv = layout.blocks[1].qkv;
+    let MixingSpans::Attention(AttentionSpans { qkv, .. }) = layout.blocks[1].mixing else {
+        panic!("every block has attention")
+    };
     let q = find("model.layers.1.self_attn.q_proj.weight");
     let v = find("model.layers.1.self_attn.v_proj.weight");
     assert_eq!(qkv.weight.range(), q.offset..v.offset + v.len);

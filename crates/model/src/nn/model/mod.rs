@@ -13,6 +13,8 @@ mod adapters;
 mod check;
 mod experts;
 #[cfg(test)]
+mod hybrid_tests;
+#[cfg(test)]
 mod option_tests;
 mod run;
 #[cfg(test)]
@@ -388,6 +390,11 @@ impl Model {
                         let mut rng = Rng::new(seed, Stream::Init, 0, index as u32);
                         let bound = bound as f32;
                         part.fill_with(|| bound * (2.0 * rng.uniform() - 1.0));
+                    }
+                    Init::LogUniform(low, high) => {
+                        let mut rng = Rng::new(seed, Stream::Init, 0, index as u32);
+                        let mut drawn = || low + (high - low) * f64::from(rng.uniform());
+                        part.fill_with(|| drawn().ln() as f32);
                     }
                     Init::Normal(std) => {
                         threads::rows1(part, 1, NORMAL_COST, |first, values| {

@@ -223,7 +223,9 @@ pub(super) fn options() -> Vec<(&'static str, ModelConfig)> {
             }),
         ),
     ];
+    let hybrids = super::hybrid_tests::hybrids();
     all.into_iter()
+        .chain(hybrids)
         .map(|(name, says)| (name, with(says)))
         .collect()
 }

@@ -3,10 +3,10 @@
 use super::{Backend, Model, Recorded, TokenBatch, TokenOutputs, check};
 use crate::kernels::{flat, logprob, threads};
 use crate::nn::HeadKind;
-use crate::nn::composite::{Decoder, Graph, Leaves};
+use crate::nn::composite::{Decoder, Graph, Leaves, Past};
 use crate::nn::decoding::{Decoding, Extent};
 use crate::nn::fused::{HeadGradient, Magnitudes, Pass, Plan};
-use crate::nn::kv_cache::{KvCache, KvShape, PrefixCache};
+use crate::nn::kv_cache::{BlockShape, KvCache, KvShape, PrefixCache};
 use crate::nn::tape::Track;
 use crate::nn::weights::Weights;
 use candle_core::{DType, Device, Result, Tensor, bail};
@@ -173,7 +173,7 @@ impl Model {
         }
         let ids = Tensor::from_slice(tokens, (batch_size, seq_len), self.device())?;
         let decoder = self.decoder(Track::Off)?;
-        decoder.logits(&decoder.hidden(&ids, &mut Vec::new(), first)?)
+        decoder.logits(&decoder.hidden(&ids, &mut Past::default(), first)?)
     }
 
     /// Calls `read` with an incremental forward over one text of at most seq_len tokens: it appends tokens and fills the logits
@@ -201,8 +201,8 @@ impl Model {
         if self.backend == Backend::Composite {
             return read(&mut Decoding::composite(self.decoder(Track::Off)?, extent));
         }
-        let windows = self.windows();
-        let shape = self.kv_shape(&windows);
+        let blocks = BlockShape::of(&self.config);
+        let shape = self.kv_shape(&blocks);
         let cache = |_| KvCache::new(shape, extent.tokens);
         let caches = (0..extent.texts).map(cache).collect();
         self.with_plan(|plan, _, pass| read(&mut Decoding::fused(*plan, pass, caches)))?
@@ -223,7 +223,7 @@ impl Model {
             return Ok(());
         }
         let room = PrefixCache::room(tokens, self.shape.seq_len);
-        let cache = kept.reuse(text, room, self.kv_shape(&self.windows()));
+        let cache = kept.reuse(text, room, self.kv_shape(&BlockShape::of(&self.config)));
         self.with_plan(|plan, _, pass| {
             let mut decoding = Decoding::fused(*plan, pass, vec![cache]);
             let text = read(&mut decoding)?;
@@ -232,16 +232,10 @@ impl Model {
         })?
     }
 
-    /// The sliding window of each layer.
-    fn windows(&self) -> Vec<Option<usize>> {
-        let layers = 0..self.shape.n_layer;
-        layers.map(|layer| self.config.window(layer)).collect()
-    }
-
-    fn kv_shape<'a>(&self, windows: &'a [Option<usize>]) -> KvShape<'a> {
+    fn kv_shape<'a>(&self, blocks: &'a [BlockShape]) -> KvShape<'a> {
         KvShape {
             heads: self.shape.heads(),
-            windows,
+            blocks,
             storage: self.kv_storage(),
         }
     }

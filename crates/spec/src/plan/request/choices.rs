@@ -82,7 +82,7 @@ impl Lora {
             LoraTargets::Minimal => widths.query_value,
             LoraTargets::Attention => attention,
             LoraTargets::Ffn => widths.mlp,
-            LoraTargets::All => attention + widths.mlp,
+            LoraTargets::All => attention + widths.mixers + widths.mlp,
         };
         self.rank * widths
     }

@@ -1,0 +1,137 @@
+//! Names the parameters of a block's attention, or of the mixer that it has in its place.
+
+use super::build::Builder;
+use super::{
+    AttentionSpans, ConvSpans, GatedDeltaSpans, MixingSpans, Naming, ShortConvSpans, Span,
+};
+use crate::nn::mixer::{GatedDeltaNetConfig, Mixer, MixerConfig, ShortConvConfig};
+use crate::nn::params::Init;
+use crate::nn::role::{AttentionRole, MixerRole, Role};
+use crate::nn::{AttentionBias, QkNormOver};
+
+/// The range of e^A_log at the start, as in transformers; above 0, whose logarithm is not finite.
+const DECAY: (f64, f64) = (0.01, 16.0);
+
+impl Builder<'_> {
+    /// `stem` is the block's name.
+    pub(super) fn mixing(&mut self, layer: usize, stem: &str) -> MixingSpans {
+        match self.config.mixer(layer) {
+            None => MixingSpans::Attention(self.attention(stem)),
+            Some(MixerConfig::ShortConv(mixer)) => {
+                MixingSpans::ShortConv(self.short_conv(mixer, &format!("{stem}.conv")))
+            }
+            Some(MixerConfig::GatedDeltaNet(mixer)) => {
+                MixingSpans::GatedDelta(self.gated_delta(mixer, &format!("{stem}.linear_attn")))
+            }
+        }
+    }
+
+    fn attention(&mut self, stem: &str) -> AttentionSpans {
+        use AttentionRole::{Gate, Key, Output, Query, QueryKeyValue, Value};
+        let at = |part: &str| match self.naming {
+            Naming::Gpt2 => format!("{stem}.attn.{part}"),
+            Naming::Llama => format!("{stem}.self_attn.{part}"),
+        };
+        let (d, head_dim) = (self.shape.d_model, self.shape.head_dim);
+        let q = self.shape.n_head * head_dim;
+        let kv = self.shape.n_kv_head * head_dim;
+        let (qkv, out) = match self.naming {
+            Naming::Gpt2 => (
+                vec![(at("c_attn"), QueryKeyValue, q + 2 * kv)],
+                at("c_proj"),
+            ),
+            Naming::Llama => (
+                vec![
+                    (at("q_proj"), Query, q),
+                    (at("k_proj"), Key, kv),
+                    (at("v_proj"), Value, kv),
+                ],
+                at("o_proj"),
+            ),
+        };
+        let qkv = qkv.into_iter();
+        let qkv: Vec<_> = qkv
+            .map(|(name, part, rows)| (name, Role::Attention(part), rows))
+            .collect();
+        let qk_names = [at("q_norm"), at("k_norm")];
+        let gate = [(at("gate_proj"), Role::Attention(Gate), q)];
+        let out = [(out, Role::Attention(Output), d)];
+        let biases = self.config.attention_biases();
+        let has_qkv_bias = matches!(biases, AttentionBias::Qkv | AttentionBias::All);
+        let has_out_bias = matches!(biases, AttentionBias::Output | AttentionBias::All);
+        let (std, residual_std) = self.stds();
+        AttentionSpans {
+            qkv: self.linear(&qkv, d, std, has_qkv_bias),
+            qk_norm: self.config.qk_norm.then(|| {
+                let lens = match self.config.qk_norm_over {
+                    QkNormOver::Head => [head_dim; 2],
+                    QkNormOver::AllHeads => [q, kv],
+                };
+                self.gains(&qk_names, lens)
+            }),
+            gate: (self.config.attention_gate).then(|| self.linear(&gate, d, std, has_qkv_bias)),
+            out: self.linear(&out, q, residual_std, has_out_bias),
+        }
+    }
+
+    fn short_conv(&mut self, mixer: &ShortConvConfig, name: &str) -> ShortConvSpans {
+        let (d, bias) = (self.shape.d_model, mixer.bias);
+        let (std, residual_std) = self.stds();
+        let wide = [(format!("{name}.in_proj"), INPUT, 3 * d)];
+        let out = [(format!("{name}.out_proj"), OUTPUT, d)];
+        ShortConvSpans {
+            wide: self.linear(&wide, d, std, bias),
+            conv: self.conv(&format!("{name}.conv"), mixer, bias),
+            out: self.linear(&out, d, residual_std, bias),
+        }
+    }
+
+    fn gated_delta(&mut self, mixer: &GatedDeltaNetConfig, name: &str) -> GatedDeltaSpans {
+        let at = |part: &str| format!("{name}.{part}");
+        let (d, values, heads) = (self.shape.d_model, mixer.values(), mixer.n_value_head);
+        let (std, residual_std) = self.stds();
+        let wide = [
+            (at("in_proj_qkv"), INPUT, mixer.conv_channels(d)),
+            (at("in_proj_z"), INPUT, values),
+            (at("in_proj_b"), INPUT, heads),
+            (at("in_proj_a"), INPUT, heads),
+        ];
+        let out = [(at("out_proj"), OUTPUT, d)];
+        let decay = Role::Mixer(MixerRole::Decay);
+        let log = Init::LogUniform(DECAY.0, DECAY.1);
+        GatedDeltaSpans {
+            wide: self.linear(&wide, d, std, false),
+            conv: self.conv(&at("conv1d"), mixer, false),
+            dt_bias: self.push(at("dt_bias"), decay, vec![heads], Init::Ones),
+            a_log: self.push(at("A_log"), decay, vec![heads], log),
+            // A plain gain, whatever the model's norms add to theirs.
+            norm: self.push(
+                at("norm.weight"),
+                Role::Norm,
+                vec![mixer.value_dim],
+                Init::Ones,
+            ),
+            out: self.linear(&out, values, residual_std, false),
+        }
+    }
+
+    /// Initialized as torch's convolutions are.
+    fn conv(&mut self, name: &str, mixer: &dyn Mixer, has_bias: bool) -> ConvSpans {
+        let (channels, taps) = (mixer.conv_channels(self.shape.d_model), mixer.conv_len());
+        let init = Init::Uniform(1.0 / (taps as f64).sqrt());
+        let role = Role::Mixer(MixerRole::Conv);
+        let weight = self.push(format!("{name}.weight"), role, vec![channels, taps], init);
+        ConvSpans {
+            weight: Span {
+                rows: 1,
+                cols: channels * taps,
+                ..weight
+            },
+            bias: has_bias
+                .then(|| self.push(format!("{name}.bias"), role.bias(), vec![channels], init)),
+        }
+    }
+}
+
+const INPUT: Role = Role::Mixer(MixerRole::In);
+const OUTPUT: Role = Role::Mixer(MixerRole::Output);
