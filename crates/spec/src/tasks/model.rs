@@ -4,12 +4,14 @@ use crate::nn::continuations::{self, Group, Scores};
 use crate::nn::generate::{
     Continuing, GenerateError, Generated, GeneratedToken, Prompt, generate_batch,
 };
-use crate::nn::{Model, ModelShape, error_text};
+use crate::nn::{Model, ModelConfig, ModelShape, error_text};
 use std::ops::ControlFlow;
 
 /// A model that scores texts and writes answers. Its errors are sentences.
 pub trait AskedModel {
     fn shape(&self) -> &ModelShape;
+
+    fn config(&self) -> &ModelConfig;
 
     /// Scores of every continuation of every group, in their order.
     ///
@@ -32,6 +34,10 @@ pub trait AskedModel {
 impl AskedModel for Model {
     fn shape(&self) -> &ModelShape {
         Model::shape(self)
+    }
+
+    fn config(&self) -> &ModelConfig {
+        Model::config(self)
     }
 
     fn score(&mut self, groups: &[Group]) -> Result<Vec<Vec<Scores>>, String> {

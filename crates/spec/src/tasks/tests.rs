@@ -485,6 +485,10 @@ impl AskedModel for Diverged<'_> {
         self.0.shape()
     }
 
+    fn config(&self) -> &crate::nn::ModelConfig {
+        self.0.config()
+    }
+
     fn score(
         &mut self,
         groups: &[crate::nn::continuations::Group],

@@ -6,7 +6,7 @@ use crate::nn::continuations::{self, Group, Scores};
 use crate::nn::generate::{
     Continuing, GenerateError, Generated, GeneratedToken, Prompt, generate_by,
 };
-use crate::nn::{Model, ModelShape, TokenBatch, error_text};
+use crate::nn::{Model, ModelConfig, ModelShape, TokenBatch, error_text};
 use crate::tasks::AskedModel;
 use std::ops::ControlFlow;
 
@@ -101,6 +101,10 @@ impl OnRanks<'_> {
 impl AskedModel for OnRanks<'_> {
     fn shape(&self) -> &ModelShape {
         self.policy.shape()
+    }
+
+    fn config(&self) -> &ModelConfig {
+        self.policy.config()
     }
 
     fn score(&mut self, groups: &[Group]) -> Result<Vec<Vec<Scores>>, String> {
