@@ -79,6 +79,11 @@ pub(super) struct Taps<'a> {
 }
 
 impl<'a> Taps<'a> {
+    /// Of rows (k, `channels`).
+    pub fn of(rows: &'a [f32], channels: usize) -> Taps<'a> {
+        Taps { rows, channels }
+    }
+
     fn back(&self, back: usize) -> &'a [f32] {
         &self.rows[back * self.channels..][..self.channels]
     }

@@ -24,6 +24,7 @@ pub mod experts;
 mod fetch;
 pub mod flat;
 pub mod gate;
+pub mod gated_delta;
 mod lanes;
 pub mod linear;
 pub mod lion;

@@ -59,7 +59,7 @@ pub(crate) unsafe fn rows8<V: Vector>(to: To, left: Left, right: Right, lines: u
 
 impl To {
     #[inline(always)]
-    pub(super) unsafe fn at(self, row: usize, line: usize) -> Self {
+    pub(crate) unsafe fn at(self, row: usize, line: usize) -> Self {
         // SAFETY: guaranteed by the caller.
         let start = unsafe { self.start.add(row * self.row_stride + line * LINE) };
         To { start, ..self }
@@ -68,7 +68,7 @@ impl To {
 
 impl Left {
     #[inline(always)]
-    pub(super) unsafe fn below(self, rows: usize) -> Self {
+    pub(crate) unsafe fn below(self, rows: usize) -> Self {
         // SAFETY: guaranteed by the caller.
         let start = unsafe { self.start.add(rows * self.row_stride) };
         Left { start, ..self }

@@ -5,6 +5,7 @@ use super::{Output, Pass, Plan};
 use crate::kernels::numbers::Storage;
 use crate::nn::kv_cache::Texts;
 use crate::nn::layout::{AttentionSpans, BlockSpans, LinearSpans, MixingSpans};
+use crate::nn::mixer::MixerConfig;
 use crate::nn::step_position::Place;
 use crate::nn::tape::Slot;
 
@@ -43,7 +44,18 @@ impl Pass {
                 self.read(wide);
                 mixed
             }
-            MixingSpans::GatedDelta(_) => unreachable!("only the composite computes it"),
+            MixingSpans::GatedDelta(spans) => {
+                let Some(MixerConfig::GatedDeltaNet(net)) = plan.config.mixer(layer) else {
+                    unreachable!("block {layer} has the parameters of a gated delta net")
+                };
+                let wide = self.widened(plan, [x, h], wide);
+                let mixed = match texts {
+                    Some(texts) => self.cached_gated_delta(plan, wide, texts, (layer, net, spans)),
+                    None => self.gated_delta(plan, wide, (net, spans)),
+                };
+                self.read(wide);
+                mixed
+            }
         };
         let last = Last::Linear {
             x: mixed,

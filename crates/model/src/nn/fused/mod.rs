@@ -11,6 +11,7 @@ mod count;
 mod embedding;
 mod experts;
 mod gate;
+mod gated_delta;
 mod head;
 mod linear;
 mod mixing;
@@ -78,6 +79,7 @@ enum Node {
         out: Slot,
         spans: ShortConvSpans,
     },
+    GatedDelta(gated_delta::GatedDeltaNode),
     Activation {
         x: Slot,
         y: Slot,
@@ -104,6 +106,7 @@ impl Node {
             | Node::Activation { y, .. }
             | Node::Residual { y, .. } => *y,
             Node::Linear(node) => node.y,
+            Node::GatedDelta(node) => node.out,
             Node::Experts(node) => node.output(),
         }
     }

@@ -2,7 +2,6 @@
 
 use super::{Backend, Model, ModelConfig, ModelShape, TokenBatch};
 use crate::nn::Balancing;
-use crate::nn::mixer::MixerConfig;
 use candle_core::{Result, Tensor, bail};
 
 impl Model {
@@ -123,9 +122,6 @@ pub(super) fn shape(config: &ModelConfig, shape: &ModelShape, backend: Backend) 
         bail!(
             "model: experts are balanced by biases on the CPU's fused kernels alone; say balancing: loss"
         )
-    }
-    if backend == Backend::Fused && matches!(config.mixer, Some(MixerConfig::GatedDeltaNet(_))) {
-        bail!("model: the CPU's fused kernels cannot compute gated_delta_net yet")
     }
     match config.faults().first() {
         Some(fault) => bail!("model: {}; {}", fault.what, fault.hint),

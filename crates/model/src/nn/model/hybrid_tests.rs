@@ -12,6 +12,7 @@ use std::ops::ControlFlow;
 /// The settings of each mixer on top of the base, by name.
 pub(super) fn hybrids() -> Vec<(&'static str, Value)> {
     let conv = |settings: Value| json!({"short_conv": settings});
+    let net = |settings: Value| json!({"gated_delta_net": settings});
     vec![
         (
             "short conv",
@@ -33,6 +34,26 @@ pub(super) fn hybrids() -> Vec<(&'static str, Value)> {
             json!({
                 "mixer": conv(json!({"conv_len": 12})), "attention_blocks": [1], "parallel_residual": true,
                 "norm": {"layernorm": {}}, "bias": true, "position": {"learned": {}},
+            }),
+        ),
+        (
+            "gated delta net",
+            json!({"mixer": net(json!({})), "attention_every": 2}),
+        ),
+        (
+            "gated delta net alone",
+            json!({
+                "mixer": net(json!({"n_key_head": 1, "n_value_head": 3, "key_dim": 5, "value_dim": 7, "conv_len": 1})),
+                "position": {"none": {}}, "norm": {"rmsnorm": {"unit_offset": true}}, "norm_placement": "post",
+            }),
+        ),
+        (
+            "gated delta net, all between",
+            json!({
+                "mixer": net(json!({"n_key_head": 2, "key_dim": 4, "value_dim": 3})), "attention_blocks": [0],
+                "dropout": 0.3, "attention_gate": true, "moe": {"n_expert": 3},
+                // Small outputs of heads are not enlarged, and neither are errors of f32.
+                "norm": {"rmsnorm": {"eps": 0.01}},
             }),
         ),
         (
