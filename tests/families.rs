@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 /// Folder, dtype of the weights, and family.
-const FOLDERS: [(&str, Dtype, &str); 27] = [
+const FOLDERS: [(&str, Dtype, &str); 31] = [
     ("gpt2", Dtype::F32, "gpt2"),
     ("gpt_neo", Dtype::F32, "gpt_neo"),
     ("gpt_neox", Dtype::F32, "gpt_neox"),
@@ -42,6 +42,11 @@ const FOLDERS: [(&str, Dtype, &str); 27] = [
     ("mixtral", Dtype::F32, "mixtral"),
     ("qwen3_moe", Dtype::F32, "qwen3_moe"),
     ("stablelm", Dtype::F32, "stablelm"),
+    ("lfm2", Dtype::F32, "lfm2"),
+    ("lfm2_bias", Dtype::F32, "lfm2"),
+    ("qwen3_5", Dtype::F32, "qwen3_5_text"),
+    // Of a model with vision the text model is read, and written alone.
+    ("qwen3_5_vision", Dtype::Bf16, "qwen3_5_text"),
 ];
 
 fn folder(name: &str) -> PathBuf {
@@ -126,16 +131,18 @@ fn cached_decode_gives_the_logits_of_a_whole_text() {
     }
 }
 
-/// Every tensor of a folder: name, shape and bits.
+/// Every tensor of a text model in a folder: name, by itself, shape and bits.
 fn tensors(folder: &Path) -> BTreeMap<String, (Vec<usize>, Vec<u32>)> {
     let weights = Weights::open(folder).unwrap();
     let names: Vec<String> = weights.names().map(String::from).collect();
     let read = |name: String| {
         let shape = weights.shape(&name).unwrap().to_vec();
         let values = weights.read(&name, &shape).unwrap();
+        let name = name.replace("model.language_model.", "model.");
         (name, (shape, values.iter().map(|x| x.to_bits()).collect()))
     };
-    names.into_iter().map(read).collect()
+    let is_text = |name: &String| !name.starts_with("model.visual.") && !name.starts_with("mtp.");
+    names.into_iter().filter(is_text).map(read).collect()
 }
 
 fn value_of(folder: &Path) -> Value {

@@ -16,6 +16,7 @@ use llmtui::hf::safetensors::TensorFile;
 use llmtui::kernels::quant::Kind;
 use llmtui::llama_cpp::{self, GgufModel};
 use llmtui::nn::generate::{Continuing, WhenFull, generate};
+use llmtui::nn::mixer::{GatedDeltaNetConfig, MixerConfig, ShortConvConfig};
 use llmtui::nn::mlp::MlpConfig;
 use llmtui::nn::norm::NormConfig;
 use llmtui::nn::position::PositionConfig;
@@ -31,7 +32,7 @@ fn oracle(name: &str) -> PathBuf {
 }
 
 /// Folders of tests/oracle/families, as transformers wrote them.
-const FAMILIES: [&str; 22] = [
+const FAMILIES: [&str; 24] = [
     "gpt2",
     "llama",
     "llama3",
@@ -54,6 +55,8 @@ const FAMILIES: [&str; 22] = [
     "stablelm",
     "mixtral",
     "qwen3_moe",
+    "lfm2",
+    "qwen3_5",
 ];
 
 /// A file to write, and the tolerance between llama.cpp's logits and ours.
@@ -178,21 +181,57 @@ fn quantized(kind: Kind, limit: f32) -> [Case; 2] {
         norm_topk: true,
         ..Default::default()
     };
-    [("wide", None), ("wide_moe", Some(moe))].map(|(name, moe)| {
-        let mut model = Model::new(&wide(moe), 64, &Device::Cpu).unwrap();
-        model.init(5).unwrap();
-        Case {
-            name: format!("{name}_{}", kind.name()),
-            model,
-            kind,
-            ids: (0..14).map(|i| (i * 23 + 5) % 64).collect(),
-            limit: Limit::Mean(limit),
-        }
-    })
+    [("wide", None), ("wide_moe", Some(moe))]
+        .map(|(name, moe)| random(name, &wide(moe), kind, limit))
+}
+
+/// The same of models with blocks without attention. The delta nets have two heads of values for each of keys, which together are one
+/// block of 256 values.
+fn hybrids(kind: Kind, limit: f32) -> [Case; 2] {
+    let lfm2 = ModelConfig {
+        n_layer: 3,
+        qk_norm: true,
+        mixer: Some(MixerConfig::ShortConv(ShortConvConfig::default())),
+        attention_blocks: Some(vec![1]),
+        ..wide(None)
+    };
+    let mut qwen3_5 = ModelConfig {
+        qk_norm: true,
+        attention_gate: true,
+        mixer: Some(MixerConfig::GatedDeltaNet(GatedDeltaNetConfig {
+            n_key_head: 2,
+            n_value_head: 4,
+            key_dim: 64,
+            value_dim: 64,
+            conv_len: 4,
+        })),
+        attention_every: Some(2),
+        ..wide(None)
+    };
+    if let NormConfig::RmsNorm(norm) = &mut qwen3_5.norm {
+        norm.unit_offset = true;
+    }
+    if let PositionConfig::Rope(rope) = &mut qwen3_5.position {
+        rope.fraction = 0.25;
+    }
+    [("wide_lfm2", lfm2), ("wide_qwen3_5", qwen3_5)]
+        .map(|(name, config)| random(name, &config, kind, limit))
+}
+
+fn random(name: &str, config: &ModelConfig, kind: Kind, limit: f32) -> Case {
+    let mut model = Model::new(config, 64, &Device::Cpu).unwrap();
+    model.init(5).unwrap();
+    Case {
+        name: format!("{name}_{}", kind.name()),
+        model,
+        kind,
+        ids: (0..14).map(|i| (i * 23 + 5) % 64).collect(),
+        limit: Limit::Mean(limit),
+    }
 }
 
 /// Files of tests/oracle/gguf, which llama.cpp's script made of the folders of these names.
-const CONVERTED: [&str; 18] = [
+const CONVERTED: [&str; 20] = [
     "gpt2",
     "llama3",
     "llama_linear",
@@ -211,6 +250,8 @@ const CONVERTED: [&str; 18] = [
     "smollm3",
     "gpt_neox",
     "stablelm",
+    "lfm2",
+    "qwen3_5",
 ];
 
 fn cases() -> Vec<Case> {
@@ -228,6 +269,9 @@ fn cases() -> Vec<Case> {
         (Kind::Q5K, 0.08),
     ] {
         cases.extend(quantized(kind, limit));
+    }
+    for (kind, limit) in [(Kind::Q8_0, 0.05), (Kind::Q4K, 0.1)] {
+        cases.extend(hybrids(kind, limit));
     }
     cases
 }

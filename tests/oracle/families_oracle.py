@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 import transformers as tf
 from transformers.utils import logging
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 torch.set_num_threads(1)
 logging.disable_progress_bar()
@@ -159,16 +159,6 @@ def families():
     yield "stablelm", tf.StableLmConfig(
         **small(use_qkv_bias=True, num_attention_heads=2, num_key_value_heads=1, rope_parameters=rope(partial_rotary_factor=0.25))
     ), torch.float32, None, None
-
-
-def old_neox(config):
-    parameters = config.pop("rope_parameters")
-    config["rotary_emb_base"] = parameters["rope_theta"]
-    config["rotary_pct"] = parameters["partial_rotary_factor"]
-    config["torch_dtype"] = config.pop("dtype", "float32")
-    config["transformers_version"] = "4.24.0"
-    for key in ("attention_bias", "classifier_dropout", "rope_scaling"):
-        config.pop(key, None)
     yield "olmo2", tf.Olmo2Config(**small(rope_parameters=rope(500000.0))), torch.float32, None, None
     # A window in three of four blocks, which the scaling leaves out.
     yield "olmo3", tf.Olmo3Config(
@@ -182,15 +172,104 @@ def old_neox(config):
     ), torch.float32, None, None
 
 
+    # Convolutions in place of attention in most blocks, as the published files state them; and with biases and keys of
+    # transformers 5.
+    hybrid = dict(num_key_value_heads=2, pad_token_id=None, rope_parameters=rope(1e6))
+    yield "lfm2", tf.Lfm2Config(
+        **small(
+            num_hidden_layers=5, tie_word_embeddings=True, layer_types=["conv", "conv", "full_attention", "conv", "full_attention"],
+            block_multiple_of=10, **hybrid,
+        )
+    ), torch.float32, old_lfm2, None
+    yield "lfm2_bias", tf.Lfm2Config(
+        **small(
+            num_hidden_layers=3, layer_types=["full_attention", "conv", "conv"], conv_bias=True, conv_L_cache=5,
+            block_auto_adjust_ff_dim=False, **hybrid,
+        )
+    ), torch.float32, None, None
+
+
+    # Gated delta nets and gated attention: with a key head for two value heads each, and as a part of a model with vision, as the
+    # published files are.
+    delta = dict(head_dim=32, linear_key_head_dim=8, linear_value_head_dim=8, linear_conv_kernel_dim=4)
+    yield "qwen3_5", tf.Qwen3_5TextConfig(
+        **small(
+            num_hidden_layers=4, linear_num_key_heads=2, linear_num_value_heads=4,
+            rope_parameters=rope(1e7, partial_rotary_factor=0.25), **delta,
+        )
+    ), torch.float32, None, None
+    vision = dict(
+        depth=1, hidden_size=8, intermediate_size=8, num_heads=2, out_hidden_size=16, patch_size=2, temporal_patch_size=1,
+        spatial_merge_size=1, num_position_embeddings=4,
+    )
+    text = small(
+        num_hidden_layers=3, tie_word_embeddings=True, attention_bias=True, linear_num_key_heads=3, linear_num_value_heads=3,
+        layer_types=["linear_attention", "full_attention", "full_attention"],
+        rope_parameters=rope(1e7, partial_rotary_factor=0.5, mrope_section=[2, 1, 1], mrope_interleaved=True),
+        **delta | dict(linear_value_head_dim=4),
+    )
+    yield "qwen3_5_vision", tf.Qwen3_5Config(
+        text_config=text, vision_config=vision, tie_word_embeddings=True, image_token_id=60, video_token_id=61,
+        vision_start_token_id=62, vision_end_token_id=63, attn_implementation="eager",
+    ), torch.bfloat16, published_qwen, None
+
+
+def old_neox(config):
+    parameters = config.pop("rope_parameters")
+    config["rotary_emb_base"] = parameters["rope_theta"]
+    config["rotary_pct"] = parameters["partial_rotary_factor"]
+    config["torch_dtype"] = config.pop("dtype", "float32")
+    config["transformers_version"] = "4.24.0"
+    for key in ("attention_bias", "classifier_dropout", "rope_scaling"):
+        config.pop(key, None)
+
+
+def old_lfm2(config):
+    """The keys of the first files, among them many that no class reads."""
+    attention = [at for at, kind in enumerate(config.pop("layer_types")) if kind != "conv"]
+    width = config["hidden_size"]
+    config |= dict(
+        full_attn_idxs=attention, block_ff_dim=config.pop("intermediate_size"), rope_theta=config.pop("rope_parameters")["rope_theta"],
+        block_dim=width, block_mlp_init_scale=1.0, block_norm_eps=1e-5, block_out_init_scale=1.0, block_use_swiglu=True,
+        block_use_xavier_init=True, conv_dim=width, conv_dim_out=width, conv_use_xavier_init=True,
+        num_heads=config["num_attention_heads"], theta=1e6, use_pos_enc=True, torch_dtype=config.pop("dtype"),
+    )
+    config.pop("tie_word_embeddings")
+    config["transformers_version"] = "4.54.0.dev0"
+
+
+def published_qwen(config):
+    """What the published files have and no class reads; the head that predicts tokens further ahead is `mtp` in their tensors."""
+    config["text_config"] |= dict(
+        attn_output_gate=True, mamba_ssm_dtype="float32", mtp_num_hidden_layers=1, mtp_use_dedicated_embeddings=False,
+        partial_rotary_factor=0.5, full_attention_interval=4,
+    )
+
+
+def add_mtp(folder):
+    """Two tensors of the head that predicts tokens further ahead, which transformers leaves out."""
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    width = tensors["model.language_model.norm.weight"].shape[0]
+    generator = torch.Generator().manual_seed(7)
+    for name, shape in (("mtp.norm.weight", (width,)), ("mtp.fc.weight", (width, 2 * width))):
+        tensors[name] = torch.randn(shape, generator=generator).to(torch.bfloat16)
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
 def randomize(model, seed):
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
         norm = "norm" in name or ".ln_" in name
+        # Gemma and Qwen 3.5 keep the gain less one, but not in a delta net.
+        less_one = any(part in type(model).__name__ for part in ("Gemma", "Qwen3_5")) and "linear_attn" not in name
         with torch.no_grad():
             if norm and name.endswith("weight"):
-                # Gemma keeps the gain less one.
-                parameter.copy_((0.0 if "Gemma" in type(model).__name__ else 1.0) + 0.3 * noise)
+                parameter.copy_((0.0 if less_one else 1.0) + 0.3 * noise)
+            elif name.endswith("A_log"):
+                # Decays from near 1 to near 0.
+                parameter.copy_(noise)
             elif parameter.dim() == 1:
                 parameter.copy_(0.3 * noise)
             else:
@@ -205,7 +284,9 @@ def main(root, names):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         torch.manual_seed(seed)
-        model = tf.AutoModelForCausalLM.from_config(config)
+        # The class of a model with vision, of which the text alone counts here.
+        made_by = tf.AutoModelForImageTextToText if name.endswith("_vision") else tf.AutoModelForCausalLM
+        model = made_by.from_config(config)
         randomize(model, seed)
         model = model.to(dtype)
         model.config.dtype = dtype
@@ -216,7 +297,9 @@ def main(root, names):
             said = json.loads(path.read_text())
             change(said)
             path.write_text(json.dumps(said, indent=2, sort_keys=True) + "\n")
-        back, info = tf.AutoModelForCausalLM.from_pretrained(
+        if name == "qwen3_5_vision":
+            add_mtp(folder)
+        back, info = made_by.from_pretrained(
             folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
         )
         assert not info["missing_keys"] and not info["unexpected_keys"], (name, info)

@@ -18,7 +18,7 @@ from conversion.base import ModelBase, ModelType
 
 NAMES = [
     "gpt2", "llama3", "llama_linear", "mistral", "qwen2", "gemma2", "gemma3", "phi3", "mixtral", "qwen3_moe", "granite", "gemma", "starcoder2", "olmo2", "olmo3",
-    "smollm3", "gpt_neox", "stablelm",
+    "smollm3", "gpt_neox", "stablelm", "lfm2", "qwen3_5",
 ]
 
 
@@ -31,6 +31,8 @@ def convert(folder, out):
         self.gguf_writer.add_vocab_size(hparams["vocab_size"])
 
     made_by.set_vocab = no_vocab
+    # As its `--no-mtp` does: the tiny model has no blocks that predict tokens further ahead.
+    made_by.no_mtp = True
     with tempfile.TemporaryDirectory() as scratch:
         # The script looks for a tokenizer's size where it cuts Gemma 3's embedding.
         copy = Path(scratch)

@@ -2,11 +2,11 @@
 
     python -m venv /tmp/llama && /tmp/llama/bin/pip install llama-cpp-python==0.3.36 safetensors numpy
     cargo test --test gguf_llama_cpp -- --ignored write_files
-    /tmp/llama/bin/python tests/oracle/gguf_llama_cpp.py target/tmp/gguf tests/oracle/gguf_llama_cpp.safetensors
+    /tmp/llama/bin/python tests/oracle/gguf_llama_cpp.py target/tmp/gguf tests/oracle/gguf_llama_cpp.safetensors [NAME ...]
 
 For each NAME.gguf with NAME.ids: `NAME.logits` (T, V); `NAME.greedy`, the tokens that follow the first `NAME.prompt` ids, of which
 there are as many as leave the widest gap between the likeliest token and the next one; `NAME.sha256` of the file. Keys and values are
-kept in f32 and the fused attention, which computes in f16, is off.
+kept in f32 and the fused attention, which computes in f16, is off. With names, those of other files are left as they are.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import llama_cpp
 import numpy as np
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 N = 20
 
@@ -48,9 +48,11 @@ def greedy(model, prompt, n):
         model.eval(tokens[-1:])
 
 
-def main(folder, out):
-    kept = {}
+def main(folder, out, names):
+    kept = load_file(out) if names else {}
     for path in sorted(folder.glob("*.gguf")):
+        if names and path.stem not in names:
+            continue
         ids = [int(word) for word in path.with_suffix(".ids").read_text().split()]
         model = opened(path)
         context = int(model.metadata[f"{model.metadata['general.architecture']}.context_length"])
@@ -69,4 +71,4 @@ def main(folder, out):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

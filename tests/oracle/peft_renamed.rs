@@ -1,5 +1,5 @@
-//! A PEFT adapter of StarCoder2, whose class has other names for two of our matrices: against PEFT's logits, and written back
-//! under PEFT's names. `tests/oracle/peft_renamed_oracle.py` made the folder.
+//! PEFT adapters of classes that have other names for our matrices, or several of ours in one: against PEFT's logits, and written
+//! back under PEFT's names. `tests/oracle/peft_renamed_oracle.py` made the folders.
 
 use super::compare;
 use candle_core::Device;
@@ -18,31 +18,33 @@ fn values(path: &Path, name: &str) -> Vec<f32> {
     tensors[name].flatten_all().unwrap().to_vec1().unwrap()
 }
 
-fn assert_pefts_logits(model: &mut Model) {
-    let ids = values(
-        &oracle("families/starcoder2").join("expected.safetensors"),
-        "ids",
-    );
+fn assert_pefts_logits(name: &str, model: &mut Model) {
+    let expected = |folder: &str| oracle(folder).join(name).join("expected.safetensors");
+    let ids = values(&expected("families"), "ids");
     let ids: Vec<u32> = ids.iter().map(|id| *id as u32).collect();
     let logits = model.logits(&ids, 2, ids.len() / 2).unwrap();
     let logits: Vec<f32> = logits.flatten_all().unwrap().to_vec1().unwrap();
-    let exact = values(
-        &oracle("peft_renamed").join("expected.safetensors"),
-        "logits",
-    );
+    let exact = values(&expected("peft_renamed"), "logits");
     compare("logits under the adapter", &logits, &exact);
 }
 
 #[test]
 fn adapters_of_renamed_matrices_are_read_and_written_under_the_names_of_their_class() {
-    let base = oracle("families/starcoder2");
+    for name in ["starcoder2", "lfm2", "qwen3_5"] {
+        check(name);
+    }
+}
+
+fn check(name: &str) {
+    let base = oracle("families").join(name);
+    let folder = oracle("peft_renamed").join(name);
     let mut merged = hf::load(&base).unwrap();
-    let theirs = Peft::find(&oracle("peft_renamed")).unwrap();
+    let theirs = Peft::find(&folder).unwrap();
     theirs.merge_into(&mut merged, 1.0).unwrap();
-    assert_pefts_logits(&mut merged);
+    assert_pefts_logits(name, &mut merged);
     let mut model = hf::load(&base).unwrap();
     theirs.attach(&mut model).unwrap();
-    assert_pefts_logits(&mut model);
+    assert_pefts_logits(name, &mut model);
     // As a checkpoint keeps it, next to the config.json of its base.
     let own = tempfile::tempdir().unwrap();
     let config = hf::adapter_json(&model, None).unwrap();
@@ -65,7 +67,7 @@ fn adapters_of_renamed_matrices_are_read_and_written_under_the_names_of_their_cl
         let path = folder.join(hf::ADAPTER_WEIGHTS);
         candle_core::safetensors::load(path, &Device::Cpu).unwrap()
     };
-    let (written, exact) = (tensors(out.path()), tensors(&oracle("peft_renamed")));
+    let (written, exact) = (tensors(out.path()), tensors(&folder));
     assert_eq!(written.len(), exact.len());
     for (name, tensor) in exact {
         let flat = |tensor: &candle_core::Tensor| -> Vec<f32> {

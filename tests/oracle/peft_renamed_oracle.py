@@ -1,14 +1,15 @@
-"""An adapter of PEFT on StarCoder2, whose class calls matrices c_fc and c_proj that llmtui has under other names, for
-tests/oracle/peft_renamed.rs to compare with.
+"""Adapters of PEFT on classes that call matrices otherwise than llmtui, or hold several of its in one: StarCoder2 (c_fc and c_proj),
+LFM2 (w1, out_proj …), Qwen 3.5 (queries and gates in q_proj). For tests/oracle/peft_renamed.rs to compare with.
 
     python -m venv /tmp/oracle && /tmp/oracle/bin/pip install torch==2.15.0 transformers==5.24.0 peft==0.21.2 safetensors
-    /tmp/oracle/bin/python tests/oracle/peft_renamed_oracle.py
+    /tmp/oracle/bin/python tests/oracle/peft_renamed_oracle.py [NAME ...]
 
-Writes tests/oracle/peft_renamed: the adapter as PEFT saves it for tests/oracle/families/starcoder2, and expected.safetensors
-with `logits` for the ids of that folder. Factors are away from where they start.
+Writes a folder of tests/oracle/peft_renamed for each: the adapter as PEFT saves it for the folder of that name in
+tests/oracle/families, and expected.safetensors with `logits` for the ids of that folder. Factors are away from where they start.
 """
 
 import pathlib
+import sys
 
 import torch
 from peft import LoraConfig, get_peft_model
@@ -17,23 +18,34 @@ from transformers import AutoModelForCausalLM
 
 torch.set_num_threads(1)
 HERE = pathlib.Path(__file__).parent
-BASE, OUT = HERE / "families" / "starcoder2", HERE / "peft_renamed"
+# The adapted matrices, and ranks other than 2.
+CASES = {
+    "starcoder2": (["q_proj", "c_fc", "c_proj"], {"c_proj": 3}),
+    "lfm2": (["q_proj", "in_proj", "out_proj", "w1", "w2"], {"w2": 3}),
+    "qwen3_5": (["q_proj", "in_proj_qkv", "in_proj_b", "out_proj", "o_proj", "up_proj"], {"q_proj": 3}),
+}
 
-ids = load_file(BASE / "expected.safetensors")["ids"].long()
-base = AutoModelForCausalLM.from_pretrained(BASE, dtype=torch.float32, attn_implementation="eager")
-config = LoraConfig(
-    r=2, lora_alpha=6, target_modules=["q_proj", "c_fc", "c_proj"], rank_pattern={"c_proj": 3}, task_type="CAUSAL_LM"
-)
-model = get_peft_model(base, config).eval()
-generator = torch.Generator().manual_seed(4)
-with torch.no_grad():
-    for name, parameter in model.named_parameters():
-        if "lora_" in name:
-            parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator))
-    logits = model(ids).logits
-    off = (logits - load_file(BASE / "expected.safetensors")["logits"]).abs().max()
-model.peft_config["default"].base_model_name_or_path = "starcoder2"
-model.save_pretrained(OUT)
-(OUT / "README.md").unlink(missing_ok=True)
-save_file({"logits": logits.contiguous()}, OUT / "expected.safetensors")
-print(f"the adapter moves logits by up to {off:.2f}")
+
+def write(name, targets, ranks):
+    base_folder, out = HERE / "families" / name, HERE / "peft_renamed" / name
+    expected = load_file(base_folder / "expected.safetensors")
+    base = AutoModelForCausalLM.from_pretrained(base_folder, dtype=torch.float32, attn_implementation="eager")
+    config = LoraConfig(r=2, lora_alpha=6, target_modules=targets, rank_pattern=ranks, task_type="CAUSAL_LM")
+    model = get_peft_model(base, config).eval()
+    generator = torch.Generator().manual_seed(4)
+    with torch.no_grad():
+        for parameter_name, parameter in model.named_parameters():
+            if "lora_" in parameter_name:
+                parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator))
+        logits = model(expected["ids"].long()).logits
+        off = (logits - expected["logits"]).abs().max()
+    model.peft_config["default"].base_model_name_or_path = name
+    model.save_pretrained(out)
+    (out / "README.md").unlink(missing_ok=True)
+    save_file({"logits": logits.contiguous()}, out / "expected.safetensors")
+    print(f"{name}: the adapter moves logits by up to {off:.2f}")
+
+
+for name, (targets, ranks) in CASES.items():
+    if name in sys.argv[1:] or not sys.argv[1:]:
+        write(name, targets, ranks)

@@ -127,6 +127,7 @@ fn labels(map: &Map<String, Value>) -> usize {
 /// An unknown model type (with the list of known ones), a key that is missing, wrong or not supported, sizes beyond
 /// the limits, or our key contradicting theirs.
 pub fn read(value: &Value) -> Result<ModelConfig, String> {
+    let value = families::text_model(value)?;
     let Some(map) = value.as_object() else {
         return Err("not a JSON object".into());
     };

@@ -29,6 +29,7 @@ use crate::kernels::errors::{error_text, io_error};
 use crate::nn::{Model, ModelConfig, ParamInfo};
 use safetensors::{TensorHead, TensorSink};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use tensors::{DiskTensor, Reading};
@@ -262,9 +263,12 @@ pub fn dropouts(folder: &Path) -> Result<Vec<(&'static str, f64)>, HfError> {
     Ok(keys::DROPOUTS.iter().filter_map(rate).collect())
 }
 
-/// What a folder's config.json says that has no effect here nor in transformers, but in another program; as a sentence.
-pub fn ignored_in(folder: &Path) -> Option<String> {
-    families::ignored(&read_json(folder).ok()?)
+/// What of a folder's model is left out, and what its config.json says that has no effect here nor in transformers, but in another
+/// program; as sentences.
+pub fn ignored_in(folder: &Path) -> Vec<String> {
+    let left_out = whole_json(folder).ok().and_then(|c| families::left_out(&c));
+    let ignored = read_json(folder).ok().and_then(|c| families::ignored(&c));
+    left_out.into_iter().chain(ignored).collect()
 }
 
 /// The model config of a folder's `config.json`; with the vocabulary size filled in.
@@ -297,7 +301,17 @@ pub fn token_ids(folder: &Path) -> Result<TokenIds, HfError> {
     })
 }
 
+/// A folder's config.json: that of the text model, where it has vision beside it.
 fn read_json(folder: &Path) -> Result<Value, HfError> {
+    let whole = whole_json(folder)?;
+    let text = families::text_model(&whole).map(Cow::into_owned);
+    text.map_err(|what| HfError::Config {
+        path: folder.join(CONFIG),
+        what,
+    })
+}
+
+fn whole_json(folder: &Path) -> Result<Value, HfError> {
     let path = folder.join(CONFIG);
     let io = |source| HfError::Io {
         path: path.clone(),

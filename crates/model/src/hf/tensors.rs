@@ -6,8 +6,14 @@ use crate::nn::ParamInfo;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Name prefix in files of a full model, absent in those of a bare trunk (the original GPT-2).
-const TRUNKS: [&str; 3] = ["transformer.", "model.", "gpt_neox."];
+/// Name prefixes in files of a language model, and what files have in their place: nothing in those of a bare trunk (the original
+/// GPT-2), or the place of the text model in one with vision (Qwen 3.5).
+const TRUNKS: [(&str, &str); 4] = [
+    ("transformer.", ""),
+    ("model.", ""),
+    ("model.", "model.language_model."),
+    ("gpt_neox.", ""),
+];
 /// The output head's names: that of most families first, then GPT-NeoX's.
 const HEADS: [&str; 2] = ["lm_head.weight", "embed_out.weight"];
 
@@ -58,6 +64,15 @@ impl DiskTensor {
         {
             self.values = Values::Turned(range.clone());
             self.shape.reverse();
+        }
+        self
+    }
+
+    /// The weights of a convolution of each channel by itself, (channels, taps), as torch has them: (channels, 1, taps).
+    #[must_use]
+    pub fn depthwise(mut self) -> DiskTensor {
+        if self.shape.len() == 2 {
+            self.shape.insert(1, 1);
         }
         self
     }
@@ -172,13 +187,11 @@ impl<'a> Reading<'a> {
         tensors: &'a [DiskTensor],
         ignored: &dyn Fn(&str) -> bool,
     ) -> Result<Reading<'a>, TensorFileError> {
-        let trunk = missing_trunk(file, tensors);
+        let trunk = other_trunk(file, tensors);
         let mut found = Vec::with_capacity(tensors.len());
         for tensor in tensors {
-            let name = match trunk.and_then(|trunk| tensor.name.strip_prefix(trunk)) {
-                Some(bare) => bare.to_string(),
-                None => tensor.name.clone(),
-            };
+            let renamed = trunk.and_then(|trunk| in_trunk(&tensor.name, trunk));
+            let name = renamed.unwrap_or_else(|| tensor.name.clone());
             let shape = match file.shape(&name) {
                 Some(shape) if tensor.more_rows && shape.get(1..) == tensor.shape.get(1..) => {
                     let mut shape = shape.to_vec();
@@ -261,13 +274,19 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// The prefix of our names that the file's lack.
-fn missing_trunk(file: &Weights, tensors: &[DiskTensor]) -> Option<&'static str> {
+/// The prefix of our names that the file lacks, and the one that it has.
+fn other_trunk(file: &Weights, tensors: &[DiskTensor]) -> Option<(&'static str, &'static str)> {
     let first = &tensors.first()?.name;
-    TRUNKS.into_iter().find(|trunk| {
-        let bare = first.strip_prefix(trunk);
-        bare.is_some_and(|bare| !file.contains(first) && file.contains(bare))
-    })
+    let found = |name: String| !file.contains(first) && file.contains(&name);
+    TRUNKS
+        .into_iter()
+        .find(|trunk| in_trunk(first, *trunk).is_some_and(found))
+}
+
+/// A name with another prefix, if it has the first of the two.
+fn in_trunk(name: &str, (ours, theirs): (&str, &str)) -> Option<String> {
+    let bare = name.strip_prefix(ours)?;
+    Some(format!("{theirs}{bare}"))
 }
 
 #[cfg(test)]

@@ -35,6 +35,24 @@ impl Keys<'_> {
         number.filter(|n| *n < 1 << 31).map(Some).ok_or_else(wrong)
     }
 
+    /// An integer per block, if the key is such a list.
+    ///
+    /// # Errors
+    /// A list with a number below 0.
+    pub fn counts_if(&self, key: &str) -> Result<Option<Vec<usize>>, String> {
+        let Some(Value::Array(array)) = self.get(key) else {
+            return Ok(None);
+        };
+        let counts = numbers(array).map(|all| {
+            let fitting = all.into_iter().map(usize::try_from);
+            fitting.collect::<Result<Vec<_>, _>>().ok()
+        });
+        match counts.flatten() {
+            Some(counts) => Ok(Some(counts)),
+            None => Err(format!("{} is not a list of integers", self.name(key))),
+        }
+    }
+
     pub fn count(&self, key: &str) -> Result<usize, String> {
         let missing = || format!("{} is missing", self.name(key));
         self.count_if(key)?.ok_or_else(missing)
@@ -93,14 +111,15 @@ impl Keys<'_> {
 }
 
 fn alike(array: &Array) -> Option<u64> {
-    let numbers: Vec<u64> = match array {
-        Array::I32(v) => v
-            .iter()
-            .map(|n| u64::try_from(*n).ok())
-            .collect::<Option<_>>()?,
-        Array::Unsigned(v) => v.clone(),
-        _ => return None,
-    };
+    let numbers = numbers(array)?;
     let first = *numbers.first()?;
     numbers.iter().all(|n| *n == first).then_some(first)
+}
+
+fn numbers(array: &Array) -> Option<Vec<u64>> {
+    match array {
+        Array::I32(v) => v.iter().map(|n| u64::try_from(*n).ok()).collect(),
+        Array::Unsigned(v) => Some(v.clone()),
+        _ => None,
+    }
 }

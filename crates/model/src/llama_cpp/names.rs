@@ -1,6 +1,7 @@
 //! Where each of our parameters is in a file: its tensor's name, and which rows of it.
 
 use super::arch::{Architecture, Rotated};
+use crate::nn::mixer::{GatedDeltaNetConfig, MixerConfig};
 use crate::nn::norm::NormConfig;
 use crate::nn::{ModelConfig, ModelShape, NormPlacement, ParamInfo};
 
@@ -8,18 +9,103 @@ use crate::nn::{ModelConfig, ModelShape, NormPlacement, ParamInfo};
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Place {
     pub tensor: String,
-    /// First row within the tensor, which may contain several parameters.
-    pub first: usize,
-    /// Total rows of the tensor.
-    pub rows: usize,
+    /// Total rows of the tensor, which may contain several parameters.
+    pub total: usize,
+    /// Where its own rows are among them.
+    pub rows: Rows,
+    /// The order of its columns, if it is another than ours.
+    pub columns: Option<Tiles>,
     /// Number of experts stacked in the tensor, and the index of this one.
     pub expert: Option<(usize, usize)>,
-    /// Head size if the rows of each head are permuted.
-    pub shuffled: Option<usize>,
-    /// Added to each value when writing (Gemma's unit offset).
-    pub offset: f32,
+    /// What the file has in place of a value.
+    pub value: Stands,
     /// Whether queries are computed from it: an attention scale can be folded in here.
     pub makes_queries: bool,
+}
+
+/// The rows of a parameter within its tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rows {
+    /// From this one on, in our order.
+    From(usize),
+    /// Those of each head of so many features are permuted, see [`super::arch::Rotated::Neighbours`].
+    Pairs(usize),
+    /// Heads of so many features take turns with those of another parameter, of which it is the first or the second.
+    Turns { head: usize, second: bool },
+    /// From row `from` on heads are in another order.
+    Tiles { from: usize, tiles: Tiles },
+}
+
+/// Heads of values in a delta net that has fewer heads of keys. Ours that share a key follow each other; theirs are first one for
+/// each key, then the next for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tiles {
+    /// Heads of keys, and of values for each.
+    pub keys: usize,
+    pub shared: usize,
+    /// Features of a head.
+    pub head: usize,
+}
+
+/// What a file has in place of a value x.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Stands {
+    Itself,
+    /// x + 1, of gains stored less one (Gemma).
+    OneMore,
+    /// −exp(x), of the logarithms of decay rates.
+    MinusExp,
+}
+
+impl Rows {
+    /// The row in the tensor of one of ours.
+    pub fn at(self, row: usize) -> usize {
+        match self {
+            Rows::From(first) => first + row,
+            Rows::Pairs(head) => shuffled_row(row, head),
+            Rows::Turns { head, second } => {
+                (2 * (row / head) + usize::from(second)) * head + row % head
+            }
+            Rows::Tiles { from, tiles } => match row.checked_sub(from) {
+                Some(row) => from + tiles.at(row),
+                None => row,
+            },
+        }
+    }
+}
+
+impl Tiles {
+    /// Their index of one of our features.
+    pub fn at(self, feature: usize) -> usize {
+        let (head, inside) = (feature / self.head, feature % self.head);
+        let theirs = head % self.shared * self.keys + head / self.shared;
+        theirs * self.head + inside
+    }
+
+    /// Of single values per head.
+    fn of_heads(self) -> Tiles {
+        Tiles { head: 1, ..self }
+    }
+}
+
+impl Stands {
+    /// The file's value.
+    pub fn theirs(self, x: f32) -> f32 {
+        match self {
+            Stands::Itself => x,
+            Stands::OneMore => x + 1.0,
+            Stands::MinusExp => -x.exp(),
+        }
+    }
+
+    /// Ours.
+    pub fn ours(self, x: f32) -> f32 {
+        match self {
+            Stands::Itself => x,
+            Stands::OneMore => x - 1.0,
+            Stands::MinusExp => (-x).ln(),
+        }
+    }
 }
 
 /// The location of a parameter.
@@ -34,28 +120,29 @@ pub(super) fn place(
 ) -> Result<Place, String> {
     let unknown = || format!("{} has no tensor for {}", architecture.name(), info.name);
     let (stem, end) = info.name.rsplit_once('.').ok_or_else(unknown)?;
-    let rows = info.shape[0];
     let mut place = Place {
         tensor: String::new(),
-        first: 0,
-        rows,
+        total: info.shape[0],
+        rows: Rows::From(0),
+        columns: None,
         expert: None,
-        shuffled: None,
-        offset: 0.0,
+        value: Stands::Itself,
         makes_queries: false,
     };
-    let is_gain = info.shape.len() == 1 && end == "weight";
+    // A delta net's own norm has gains as they are.
+    let is_gain = info.shape.len() == 1 && end == "weight" && !stem.ends_with("linear_attn.norm");
     if is_gain && matches!(&config.norm, NormConfig::RmsNorm(norm) if norm.unit_offset) {
-        place.offset = 1.0;
+        place.value = Stands::OneMore;
     }
     let Some((layer, part)) = in_block(stem) else {
-        let name = match stem {
+        let usual = match stem {
             "model.embed_tokens" | "transformer.wte" => "token_embd",
             "model.embed_positions" | "transformer.wpe" => "position_embd",
             "model.norm" | "transformer.ln_f" => "output_norm",
             "lm_head" => "output",
             _ => return Err(unknown()),
         };
+        let name = architecture.own_name(stem).unwrap_or(usual);
         place.tensor = format!("{name}.{end}");
         return Ok(place);
     };
@@ -86,20 +173,67 @@ pub(super) fn place(
             "mlp.up_proj" if config.mlp.gated() => Some(("ffn_up", shape.d_ff, 2 * shape.d_ff)),
             _ => None,
         };
-        if let Some((name, first, rows)) = fused {
+        if let Some((name, first, total)) = fused {
             place.tensor = format!("blk.{layer}.{name}.{end}");
-            (place.first, place.rows) = (first, rows);
+            (place.rows, place.total) = (Rows::From(first), total);
             return Ok(place);
         }
     }
     let is_rotated = matches!(part, "self_attn.q_proj" | "self_attn.k_proj");
     if is_rotated && architecture.rotated() == Rotated::Neighbours {
-        place.shuffled = Some(shape.head_dim);
+        place.rows = Rows::Pairs(shape.head_dim);
     }
-    let name = block_name(part, config.norm_placement).ok_or_else(unknown)?;
+    let with_gates = matches!(part, "self_attn.q_proj" | "self_attn.gate_proj");
+    if with_gates && config.attention_gate {
+        let (head, second) = (shape.head_dim, part == "self_attn.gate_proj");
+        (place.rows, place.total) = (Rows::Turns { head, second }, 2 * q);
+    }
+    if let Some(MixerConfig::GatedDeltaNet(net)) = &config.mixer {
+        tile(&mut place, net, part, end);
+    }
+    // Two vectors of a delta net have no name but their own.
+    if part == "linear_attn" {
+        let name = match end {
+            "A_log" => "ssm_a",
+            "dt_bias" => "ssm_dt.bias",
+            _ => return Err(unknown()),
+        };
+        place.tensor = format!("blk.{layer}.{name}");
+        return Ok(place);
+    }
+    let usual = || block_name(part, config.norm_placement);
+    let name = architecture.own_name(part).or_else(usual);
+    let name = name.ok_or_else(unknown)?;
     let stacked = if place.expert.is_some() { "_exps" } else { "" };
     place.tensor = format!("blk.{layer}.{name}{stacked}.{end}");
     Ok(place)
+}
+
+/// The order of a delta net's heads of values.
+fn tile(place: &mut Place, net: &GatedDeltaNetConfig, part: &str, end: &str) {
+    if end == "A_log" {
+        place.value = Stands::MinusExp;
+    }
+    let tiles = Tiles {
+        keys: net.n_key_head,
+        shared: net.n_value_head / net.n_key_head.max(1),
+        head: net.value_dim,
+    };
+    if tiles.shared < 2 {
+        return;
+    }
+    let from = |from, tiles| Rows::Tiles { from, tiles };
+    match part {
+        "linear_attn.in_proj_qkv" | "linear_attn.conv1d" => {
+            place.rows = from(2 * net.keys(), tiles);
+        }
+        "linear_attn.in_proj_z" => place.rows = from(0, tiles),
+        "linear_attn.in_proj_a" | "linear_attn.in_proj_b" | "linear_attn" => {
+            place.rows = from(0, tiles.of_heads());
+        }
+        "linear_attn.out_proj" => place.columns = Some(tiles),
+        _ => {}
+    }
 }
 
 /// The block index, and the rest of the name.
@@ -118,12 +252,22 @@ fn block_name(part: &str, placement: NormPlacement) -> Option<&'static str> {
         "post_attention_layernorm" | "pre_feedforward_layernorm" | "ln_2" => "ffn_norm",
         "post_feedforward_layernorm" => "post_ffw_norm",
         "attn.c_attn" => "attn_qkv",
-        "self_attn.q_proj" => "attn_q",
+        "self_attn.q_proj" | "self_attn.gate_proj" => "attn_q",
         "self_attn.k_proj" => "attn_k",
         "self_attn.v_proj" => "attn_v",
         "self_attn.q_norm" => "attn_q_norm",
         "self_attn.k_norm" => "attn_k_norm",
         "self_attn.o_proj" | "attn.c_proj" => "attn_output",
+        "conv.in_proj" => "shortconv.in_proj",
+        "conv.conv" => "shortconv.conv",
+        "conv.out_proj" => "shortconv.out_proj",
+        "linear_attn.in_proj_qkv" => "attn_qkv",
+        "linear_attn.in_proj_z" => "attn_gate",
+        "linear_attn.in_proj_b" => "ssm_beta",
+        "linear_attn.in_proj_a" => "ssm_alpha",
+        "linear_attn.conv1d" => "ssm_conv1d",
+        "linear_attn.norm" => "ssm_norm",
+        "linear_attn.out_proj" => "ssm_out",
         "mlp.gate" => "ffn_gate_inp",
         "mlp.gate_proj" | "gate_proj" => "ffn_gate",
         "mlp.up_proj" | "up_proj" | "mlp.c_fc" => "ffn_up",
@@ -134,7 +278,7 @@ fn block_name(part: &str, placement: NormPlacement) -> Option<&'static str> {
 
 /// The permuted index of row `row` for heads of `head_dim` features: we pair feature j with
 /// j + half, they store the two adjacently.
-pub(super) fn shuffled_row(row: usize, head_dim: usize) -> usize {
+fn shuffled_row(row: usize, head_dim: usize) -> usize {
     let (head, feature) = (row / head_dim, row % head_dim);
     let half = head_dim / 2;
     head * head_dim + 2 * (feature % half) + feature / half
@@ -148,6 +292,40 @@ mod tests {
     fn shuffled_rows_make_pairs_adjacent() {
         let rows: Vec<usize> = (0..8).map(|row| shuffled_row(row, 4)).collect();
         assert_eq!(rows, [0, 2, 1, 3, 4, 6, 5, 7]);
+    }
+
+    #[test]
+    fn heads_of_queries_and_gates_take_turns_and_heads_of_values_are_tiled() {
+        let all = |rows: Rows, n: usize| (0..n).map(|row| rows.at(row)).collect::<Vec<usize>>();
+        let turns = |second| Rows::Turns { head: 2, second };
+        assert_eq!(all(turns(false), 4), [0, 1, 4, 5]);
+        assert_eq!(all(turns(true), 4), [2, 3, 6, 7]);
+        // Three keys, two values for each.
+        let tiles = Tiles {
+            keys: 3,
+            shared: 2,
+            head: 1,
+        };
+        assert_eq!(
+            all(Rows::Tiles { from: 1, tiles }, 7),
+            [0, 1, 4, 2, 5, 3, 6]
+        );
+        let wide = Tiles { head: 2, ..tiles };
+        let from = |at| wide.at(at);
+        assert_eq!((0..6).map(from).collect::<Vec<_>>(), [0, 1, 6, 7, 2, 3]);
+    }
+
+    #[test]
+    fn values_that_stand_for_others_are_read_back() {
+        for stands in [Stands::Itself, Stands::OneMore, Stands::MinusExp] {
+            for x in [-2.5_f32, 0.0, 0.75] {
+                assert!(
+                    (stands.ours(stands.theirs(x)) - x).abs() < 1e-6,
+                    "{stands:?}"
+                );
+            }
+        }
+        assert!(!Stands::MinusExp.ours(1.0).is_finite());
     }
 
     #[test]

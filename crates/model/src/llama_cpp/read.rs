@@ -3,11 +3,11 @@
 use super::ModelFileError;
 use super::arch::{self, Architecture, Seen};
 use super::keys::Keys;
-use super::names::{Place, place, shuffled_row};
+use super::names::{Place, Rows, Stands, Tiles, place};
 use super::tensors::Tensors;
 use crate::base::files::open_plain;
 use crate::gguf::{MAGIC, Metadata, TensorInfo, open_parts};
-use crate::kernels::quant::Kind;
+use crate::kernels::quant::{Kind, encode_rows};
 use crate::nn::{Model, ModelConfig, ModelShape, ParamInfo, StoredTensor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -312,7 +312,11 @@ impl GgufModel {
             used.insert(&tensor.name);
             self.places.insert(info.name.clone(), place);
         }
-        let extra = |tensor: &&TensorInfo| !used.contains(tensor.name.as_str());
+        let n_layer = self.config.n_layer;
+        let extra = |tensor: &&TensorInfo| {
+            let name = tensor.name.as_str();
+            !used.contains(name) && !self.architecture.leaves_out(name, n_layer)
+        };
         match self.tensors.list().find(extra) {
             Some(tensor) => {
                 let what = format!(
@@ -336,22 +340,23 @@ impl GgufModel {
         // A vector is a single row; a permuted one is a column of single values.
         let (rows, cols) = match info.shape[..] {
             [rows, cols] => (rows, cols),
-            _ if place.shuffled.is_some() || place.rows != info.len => (info.len, 1),
+            _ if place.rows != Rows::From(0) || place.total != info.len => (info.len, 1),
             _ => (1, info.len),
         };
         let row_bytes = kind.row_bytes(cols).ok_or_else(missing)?;
-        let first = place
-            .expert
-            .map_or(place.first, |(expert, _)| expert * rows);
-        let mine = &all[first * row_bytes..][..rows * row_bytes];
-        let bytes = match place.shuffled {
-            None => mine.to_vec(),
-            Some(head_dim) => {
-                let row = |row| &mine[shuffled_row(row, head_dim) * row_bytes..][..row_bytes];
-                (0..rows).flat_map(row).copied().collect()
-            }
+        let first = place.expert.map_or(0, |(expert, _)| expert * rows);
+        let row = |row| {
+            let row = first + place.rows.at(row);
+            &all[row * row_bytes..][..row_bytes]
         };
-        Ok((kind, bytes))
+        let bytes = match place.rows {
+            Rows::From(from) => all[(first + from) * row_bytes..][..rows * row_bytes].to_vec(),
+            _ => (0..rows).flat_map(row).copied().collect(),
+        };
+        match place.columns {
+            Some(tiles) => Ok(in_our_columns(kind, bytes, cols, tiles)),
+            None => Ok((kind, bytes)),
+        }
     }
 
     fn stored(&self, info: &ParamInfo) -> Result<StoredTensor, ModelFileError> {
@@ -378,13 +383,45 @@ impl GgufModel {
     fn decode(&self, info: &ParamInfo, to: &mut [f32]) -> Result<(), ModelFileError> {
         let (kind, bytes) = self.bytes(info)?;
         kind.decode(&bytes, to);
-        let place = self.places.get(&info.name);
-        let offset = place.map_or(0.0, |place| place.offset);
-        if offset != 0.0 {
-            to.iter_mut().for_each(|x| *x -= offset);
+        let value = self.places.get(&info.name).map(|place| place.value);
+        let value = value.unwrap_or(Stands::Itself);
+        if value != Stands::Itself {
+            to.iter_mut().for_each(|x| *x = value.ours(*x));
         }
         Ok(())
     }
+}
+
+/// Rows whose columns are tiled, with our columns. Blocks of values move as they are where a head is a whole number of them;
+/// otherwise the rows are rounded once more, to eight bits in blocks of 32, or kept in f32 where such blocks do not fit either.
+fn in_our_columns(kind: Kind, bytes: Vec<u8>, cols: usize, tiles: Tiles) -> (Kind, Vec<u8>) {
+    let format = kind.format();
+    if tiles.head.is_multiple_of(format.values) {
+        let row_bytes = cols / format.values * format.bytes;
+        let block = |at: usize| tiles.at(at * format.values) / format.values * format.bytes;
+        let mut ours = Vec::with_capacity(bytes.len());
+        for row in bytes.chunks_exact(row_bytes) {
+            for at in 0..cols / format.values {
+                ours.extend_from_slice(&row[block(at)..][..format.bytes]);
+            }
+        }
+        return (kind, ours);
+    }
+    let mut theirs = vec![0.0; bytes.len() / format.bytes * format.values];
+    kind.decode(&bytes, &mut theirs);
+    let rows = theirs.chunks_exact(cols);
+    let values: Vec<f32> = rows
+        .flat_map(|row| (0..cols).map(|at| row[tiles.at(at)]))
+        .collect();
+    let rounded = match cols.is_multiple_of(Kind::Q8_0.format().values) {
+        true => Kind::Q8_0,
+        false => Kind::F32,
+    };
+    let to = rounded.format();
+    let mut ours = vec![0; values.len() / to.values * to.bytes];
+    // Values of a file are within the range of eight bits and a scale, or not finite, which is found where they are read.
+    let _ = encode_rows(rounded, &values, cols, &mut ours);
+    (rounded, ours)
 }
 
 /// A fault of a tensor, with the file that holds it; `first` is the first part.
@@ -440,7 +477,7 @@ fn seen(
 
 /// Whether a tensor has the size the parameter needs.
 fn check(tensor: &TensorInfo, info: &ParamInfo, place: &Place) -> Result<(), String> {
-    let mut expected = vec![place.rows as u64];
+    let mut expected = vec![place.total as u64];
     if let [_, cols] = info.shape[..] {
         expected.insert(0, cols as u64);
     }

@@ -2,12 +2,14 @@
 
 mod broken;
 mod heads;
+mod hybrid;
 mod models;
 mod parts;
 mod refused;
 
 use super::*;
 use crate::kernels::quant::Kind;
+use crate::nn::mixer::{GatedDeltaNetConfig, MixerConfig};
 use crate::nn::mlp::{Approximate, MlpConfig};
 use crate::nn::norm::NormConfig;
 use crate::nn::position::{PositionConfig, ScalingConfig, scaling};
@@ -57,8 +59,10 @@ fn off(a: &[f32], b: &[f32]) -> f64 {
 #[test]
 fn every_architecture_round_trips_with_the_same_logits() {
     let models = models();
-    assert_eq!(models.len(), 29);
+    assert_eq!(models.len(), 33);
     for (name, config) in models {
+        // Decay rates are stored as exponentials, which are rounded.
+        let limit = if name == "qwen35" { 5e-6 } else { 1e-6 };
         let mut model = random(&config);
         let expected = logits(&mut model);
         let (_dir, path, written) = saved(&model, Kind::F32);
@@ -68,11 +72,11 @@ fn every_architecture_round_trips_with_the_same_logits() {
         assert_eq!(file.architecture(), name);
         let mut dense = file.dequantized().unwrap();
         assert!(
-            off(&logits(&mut dense), &expected) < 1e-6,
+            off(&logits(&mut dense), &expected) < limit,
             "{name}: {config:?}"
         );
         let mut stored = file.quantized().unwrap();
-        assert!(off(&logits(&mut stored), &expected) < 1e-6, "{name}");
+        assert!(off(&logits(&mut stored), &expected) < limit, "{name}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::ModelFileError;
 use super::arch::{self, Chosen};
-use super::names::{Place, place, shuffled_row};
+use super::names::{Place, place};
 use crate::gguf::{NewTensor, TensorKind, Value};
 use crate::kernels::quant::{Kind, encode_rows};
 use crate::nn::position::scaling::Scaling;
@@ -66,7 +66,7 @@ fn no_architecture(config: &ModelConfig, shape: &ModelShape) -> ModelFileError {
         .or_else(parallel)
         .unwrap_or_default();
     ModelFileError::Model(format!(
-        "llama.cpp has no architecture for this model{nope}{because}: supported are GPT-2, GPT-NeoX, Llama, Granite, SmolLM3, Qwen2, Qwen3, Gemma, OLMo, Phi-3, StableLM and StarCoder2; --format safetensors writes any model"
+        "llama.cpp has no architecture for this model{nope}{because}: supported are GPT-2, GPT-NeoX, Llama, Granite, SmolLM3, Qwen2, Qwen3, Qwen 3.5, LFM2, Gemma, OLMo, Phi-3, StableLM and StarCoder2; --format safetensors writes any model"
     ))
 }
 
@@ -175,7 +175,7 @@ fn parts<'a>(
             continue;
         }
         let mut dims: Vec<u64> = info.shape[1..].iter().map(|n| *n as u64).collect();
-        dims.push(place.rows as u64);
+        dims.push(place.total as u64);
         dims.extend(place.expert.map(|(_, count)| count as u64));
         let is_head = place.tensor == "output.weight"
             || (place.tensor == "token_embd.weight" && config.tie_embeddings);
@@ -191,10 +191,6 @@ fn parts<'a>(
             values: None,
             query_factor: chosen.query_factor as f32,
         });
-    }
-    for part in &mut parts {
-        part.made_of
-            .sort_by_key(|(_, place)| (place.expert, place.first));
     }
     if chosen.architecture.needs_head() && config.ties_head() {
         let table = parts
@@ -242,7 +238,13 @@ fn new_tensor(name: String, dims: Vec<u64>, kind: Kind) -> Result<NewTensor, Mod
 
 /// Small tensors that are added or used for routing: their rounding errors matter most.
 fn keeps_f32(tensor: &str) -> bool {
-    tensor == "position_embd.weight" || tensor.ends_with("ffn_gate_inp.weight")
+    let ends = [
+        "ffn_gate_inp.weight",
+        // Of convolutions, which llama.cpp computes in f32 alone.
+        "shortconv.conv.weight",
+        "ssm_conv1d.weight",
+    ];
+    tensor == "position_embd.weight" || ends.iter().any(|end| tensor.ends_with(end))
 }
 
 /// The reason, and the affected tensors.
@@ -337,24 +339,24 @@ impl Part<'_> {
     /// A value out of range for the format, or for the scale of its block: it would be infinite in the file.
     fn encode(&self, weights: &[f32], bytes: &mut Vec<u8>) -> Result<(), String> {
         let mut values = self.values.clone().unwrap_or_default();
+        let len: u64 = self.tensor.dims.iter().product();
+        values.resize(len as usize, 0.0);
         for (info, place) in &self.made_of {
             let own = &weights[info.offset..info.offset + info.len];
-            let from = values.len();
             let factor = match place.makes_queries {
                 true => self.query_factor,
                 false => 1.0,
             };
-            let theirs = |x: &f32| (x + place.offset) * factor;
-            let Some(head_dim) = place.shuffled else {
-                values.extend(own.iter().map(theirs));
-                continue;
-            };
-            let cols = info.len / info.shape[0];
-            values.resize(from + info.len, 0.0);
-            for (row, own) in own.chunks_exact(cols).enumerate() {
-                let to = from + shuffled_row(row, head_dim) * cols;
-                let to = values[to..to + cols].iter_mut();
-                to.zip(own).for_each(|(to, x)| *to = theirs(x));
+            let rows = info.shape[0];
+            let cols = info.len / rows.max(1);
+            let first = place.expert.map_or(0, |(expert, _)| expert * rows);
+            for (row, own) in own.chunks_exact(cols.max(1)).enumerate() {
+                let to = (first + place.rows.at(row)) * cols;
+                let to = &mut values[to..to + cols];
+                for (at, x) in own.iter().enumerate() {
+                    let at = place.columns.map_or(at, |tiles| tiles.at(at));
+                    to[at] = place.value.theirs(*x) * factor;
+                }
             }
         }
         let format = self.kind.format();

@@ -2,6 +2,7 @@
 //! published `config.json` files; nothing here reads a disk.
 
 use super::arch::Arch;
+use crate::nn::mixer::{GatedDeltaNetConfig, MixerConfig, ShortConvConfig};
 use crate::nn::mlp::MlpConfig;
 use crate::nn::norm::NormConfig;
 use crate::nn::position::{PositionConfig, RopeConfig};
@@ -157,6 +158,47 @@ fn olmo3(model: ModelConfig) -> ModelConfig {
     }
 }
 
+/// Short convolutions in all blocks but these, QK-norm, a tied head.
+fn lfm2(model: ModelConfig) -> ModelConfig {
+    let rope = RopeConfig {
+        theta: 1_000_000.0,
+        ..RopeConfig::default()
+    };
+    tied(ModelConfig {
+        mixer: Some(MixerConfig::ShortConv(ShortConvConfig::default())),
+        attention_blocks: Some(vec![2, 5, 8, 10, 12, 14]),
+        position: PositionConfig::Rope(rope),
+        qk_norm: true,
+        ..model
+    })
+}
+
+/// The text model: delta nets with 16 heads of keys and so many of values in three of four blocks, gated attention with heads of 256
+/// features in the others.
+fn qwen3_5(model: ModelConfig, n_value_head: usize) -> ModelConfig {
+    let rope = RopeConfig {
+        theta: 10_000_000.0,
+        fraction: 0.25,
+        ..RopeConfig::default()
+    };
+    let net = GatedDeltaNetConfig {
+        n_key_head: 16,
+        n_value_head,
+        key_dim: 128,
+        value_dim: 128,
+        conv_len: 4,
+    };
+    ModelConfig {
+        head_dim: Some(256),
+        qk_norm: true,
+        attention_gate: true,
+        mixer: Some(MixerConfig::GatedDeltaNet(net)),
+        attention_every: Some(4),
+        position: PositionConfig::Rope(rope),
+        ..model
+    }
+}
+
 /// `d_ff` is the width inside one expert.
 fn experts(model: ModelConfig, n_expert: usize, top_k: usize) -> ModelConfig {
     let moe = MoeConfig {
@@ -204,6 +246,13 @@ pub static MODELS: LazyLock<Vec<ReferenceModel>> = LazyLock::new(|| [
     ("qwen3-1.7b", tied(qwen3(llama([28, 2048, 16, 8, 6144, 151_936, 40_960])))),
     ("qwen3-4b", tied(qwen3(llama([36, 2560, 32, 8, 9728, 151_936, 40_960])))),
     ("qwen3-8b", qwen3(llama([36, 4096, 32, 8, 12_288, 151_936, 40_960]))),
+    ("qwen3.5-0.8b", tied(qwen3_5(llama([24, 1024, 8, 2, 3584, 248_320, 262_144]), 16))),
+    ("qwen3.5-2b", tied(qwen3_5(llama([24, 2048, 8, 2, 6144, 248_320, 262_144]), 16))),
+    ("qwen3.5-4b", tied(qwen3_5(llama([32, 2560, 16, 4, 9216, 248_320, 262_144]), 32))),
+    ("qwen3.5-9b", qwen3_5(llama([32, 4096, 16, 4, 12_288, 248_320, 262_144]), 32)),
+    ("lfm2-350m", lfm2(llama([16, 1024, 16, 8, 4608, 65_536, 128_000]))),
+    ("lfm2-700m", lfm2(llama([16, 1536, 24, 8, 6912, 65_536, 128_000]))),
+    ("lfm2-1.2b", lfm2(llama([16, 2048, 32, 8, 8192, 65_536, 128_000]))),
     ("olmo-2-1b", olmo2(llama([16, 2048, 16, 16, 8192, 100_352, 4096]))),
     ("olmo-2-7b", olmo2(llama([32, 4096, 32, 32, 11_008, 100_352, 4096]))),
     ("olmo-2-13b", olmo2(llama([40, 5120, 40, 40, 13_824, 100_352, 4096]))),
@@ -280,6 +329,9 @@ mod tests {
             ("smollm2-135m", 134_515_008),
             ("smollm3-3b", 3_075_098_624),
             ("tinyllama-1.1b", 1_100_048_384),
+            ("lfm2-350m", 354_483_968),
+            ("lfm2-700m", 742_489_344),
+            ("lfm2-1.2b", 1_170_340_608),
             ("olmo-2-1b", 1_484_916_736),
             ("olmo-2-7b", 7_298_617_344),
             ("olmo-3-7b", 7_298_011_136),

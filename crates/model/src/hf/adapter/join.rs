@@ -4,7 +4,7 @@
 use super::super::tensors::{DiskTensor, Values};
 use super::super::{CONFIG, HfError, config, disk_tensors, family_in, read_json};
 use super::factors::Factors;
-use super::joined::{self, Fused};
+use super::joined::{self, ByOffset, Fused};
 use super::names::{self, Sizes};
 use super::{A, B, MAGNITUDE, PREFIX, Peft};
 use crate::base::text::one_line;
@@ -109,12 +109,20 @@ impl Peft {
         let tensors = disk_tensors(family_in(&value, &config), &config, &infos);
         let theirs: BTreeSet<&str> = tensors.iter().map(|t| module_name(&t.name)).collect();
         let modules = self.modules();
+        let by_offset = joined::by_offset(&infos);
+        let matrices = infos.iter().filter(|info| info.shape.len() == 2);
+        let by_module: BTreeMap<&str, &ParamInfo> =
+            matrices.map(|info| (info.module(), info)).collect();
+        let holders = holders(&tensors);
         let mut whole: BTreeMap<&str, &DiskTensor> = BTreeMap::new();
-        for module in modules.iter().filter(|m| !theirs.contains(m.as_str())) {
-            let info = infos.iter().find(|info| info.module() == module);
-            let tensor = info.and_then(|info| tensors.iter().find(|tensor| holds(tensor, info)));
+        for module in &modules {
+            let info = by_module.get(module.as_str());
+            let tensor = info.and_then(|info| holders.get(&info.offset).copied());
+            let is_alone = |tensor: &DiskTensor| info.is_none_or(|info| tensor.len() == info.len);
             match tensor {
-                Some(tensor) if !modules.contains(module_name(&tensor.name)) => {
+                // Under their name and by itself, or transposed.
+                _ if theirs.contains(module.as_str()) && tensor.is_none_or(is_alone) => {}
+                Some(tensor) if !has_beside(&modules, tensor, &by_offset) => {
                     whole.insert(&tensor.name, tensor);
                 }
                 _ => {
@@ -125,7 +133,6 @@ impl Peft {
                 }
             }
         }
-        let by_offset = joined::by_offset(&infos);
         let joins = whole.values().filter_map(|tensor| {
             let fused = Fused::of(tensor, &by_offset)?;
             Some(self.join(module_name(&tensor.name), &fused))
@@ -136,7 +143,7 @@ impl Peft {
             info.role == Role::Embedding && saved.contains(info.module())
         });
         let tables = tables.filter_map(|info| {
-            let tensor = tensors.iter().find(|tensor| holds(tensor, info))?;
+            let tensor = holders.get(&info.offset)?;
             let is_other = tensor.name != info.name;
             is_other.then(|| (info.name.clone(), tensor.name.clone()))
         });
@@ -304,10 +311,21 @@ impl Peft {
     }
 }
 
-/// Whether a tensor contains our parameter, alone or with others.
-fn holds(tensor: &DiskTensor, info: &ParamInfo) -> bool {
-    match &tensor.values {
-        Values::Own(parts) => parts.iter().any(|part| part.start == info.offset),
-        Values::Turned(_) | Values::Zeros => false,
-    }
+/// Whether an adapter changes a fused matrix as one, beside its parts: by its name, which is of none of them.
+fn has_beside(modules: &BTreeSet<String>, tensor: &DiskTensor, by_offset: &ByOffset) -> bool {
+    let name = module_name(&tensor.name);
+    let fused = Fused::of(tensor, by_offset);
+    let mut parts = fused.iter().flat_map(|fused| &fused.parts);
+    modules.contains(name) && parts.all(|info| info.module() != name)
+}
+
+/// The tensor that contains the parameter which begins at an offset, alone or with others.
+fn holders(tensors: &[DiskTensor]) -> BTreeMap<usize, &DiskTensor> {
+    let parts = |tensor: &DiskTensor| match &tensor.values {
+        Values::Own(parts) => parts.iter().map(|part| part.start).collect(),
+        Values::Turned(_) | Values::Zeros => Vec::new(),
+    };
+    let all = tensors.iter();
+    all.flat_map(|tensor| parts(tensor).into_iter().map(move |start| (start, tensor)))
+        .collect()
 }

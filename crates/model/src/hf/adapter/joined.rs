@@ -1,5 +1,5 @@
 //! Matrices of ours that a transformers class fuses or names otherwise: Phi-3's qkv_proj and gate_up_proj, GPT-NeoX's
-//! query_key_value. Adapters of fused ones are read as one per matrix.
+//! query_key_value, Qwen 3.5's q_proj, which holds gates too. Adapters of fused ones are read as one per matrix.
 
 use super::super::families;
 use super::super::tensors::{DiskTensor, Values};
@@ -82,7 +82,9 @@ pub(super) fn matrices<'a>(
             // Rows take turns only where keys and values have as many as queries.
             let alike = |info: &&ParamInfo| info.shape == fused.parts[0].shape;
             let is_whole = fused.groups == 1 || fused.parts.iter().all(alike);
-            if is_whole && fused.parts.iter().all(|info| info.name != tensor.name) {
+            // One that joins several may have the name of the first (Qwen 3.5's queries with their gates).
+            let is_other = fused.parts.len() > 1 || fused.parts[0].name != tensor.name;
+            if is_whole && is_other {
                 found.insert(module_name(&tensor.name).to_string(), fused);
             }
         }

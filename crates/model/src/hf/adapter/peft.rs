@@ -13,6 +13,7 @@ use crate::nn::{
     AdapterConfig, Model, ModelConfig, ParamInfo, Role, Table, module_name, param_infos,
 };
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -241,16 +242,24 @@ impl Peft {
                 if !self.description.targets.finds(module) {
                     return Err(self.untargeted(module));
                 }
-                if let Some(info) = by_name.get(format!("{module}.weight").as_str()) {
+                let module = in_text_model(module);
+                let own = by_name.get(format!("{module}.weight").as_str());
+                let fused = joined.get(module.as_ref());
+                // A fused matrix may have the name of one of its parts: the rows tell the two apart.
+                let rows = self.rows_of(name);
+                let fused = fused.filter(|fused| {
+                    own.is_none_or(|own| rows == fused.shape().0 && rows != own.shape[0])
+                });
+                if let (Some(info), None) = (own, fused) {
                     found.products.push(self.change(name, info)?);
-                } else if let Some(fused) = joined.get(module) {
+                } else if let Some(fused) = fused {
                     let factors = self.factors(name, fused.shape())?;
                     let lora = &self.description.lora;
                     found.products.extend(joined::split(lora, &factors, fused));
                 } else {
                     return Err(self.wrong(format!(
                         "it belongs to another model: this one has no {}",
-                        one_line(module)
+                        one_line(&module)
                     )));
                 }
             } else if let Some(info) = by_name.get(module).copied().or_else(|| table(module)) {
@@ -278,6 +287,13 @@ impl Peft {
             ))),
             None => Ok(found),
         }
+    }
+
+    /// The rows of the matrix of a first factor, by the shape of the second; 0 if there is none.
+    fn rows_of(&self, name: &str) -> usize {
+        let module = name.strip_suffix(A).unwrap_or(name);
+        let shape = self.file.shape(&format!("{module}{B}"));
+        shape.and_then(|shape| shape.first()).copied().unwrap_or(0)
     }
 
     pub(super) fn must_have(&self, name: &str, other: &str) -> Result<(), HfError> {
@@ -581,6 +597,14 @@ impl Peft {
             Ok((info, replaced))
         });
         tables.collect()
+    }
+}
+
+/// A module of a text model by its name there, where the adapter was trained on one with vision (Qwen 3.5).
+fn in_text_model(module: &str) -> Cow<'_, str> {
+    match module.strip_prefix("model.language_model.") {
+        Some(rest) => format!("model.{rest}").into(),
+        None => module.into(),
     }
 }
 

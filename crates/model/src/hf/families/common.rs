@@ -36,6 +36,7 @@ impl Defaults {
             partial: false,
             fraction: 1.0,
             longrope: false,
+            sections: false,
         },
         eps: 1e-6,
         tied: false,
@@ -199,18 +200,7 @@ pub fn layer_types(
     let Some(types) = keys.words("layer_types")? else {
         return Ok(None);
     };
-    if types.len() != n_layer {
-        return Err(format!(
-            "layer_types has {} entries for {n_layer} layers",
-            types.len()
-        ));
-    }
-    if let Some(other) = types.iter().find(|t| ![SLIDING, FULL].contains(t)) {
-        return Err(format!(
-            "layer_types: `{}` is not supported; known are {FULL} and {SLIDING}",
-            crate::base::text::one_line(other)
-        ));
-    }
+    one_per_block(&types, n_layer, &[FULL, SLIDING])?;
     if types.iter().all(|t| *t == FULL) {
         return Ok(Some((None, None)));
     }
@@ -228,6 +218,27 @@ pub fn layer_types(
         true => Ok(Some((Some(window), Some(every)))),
         false => Err(format!(
             "layer_types: full attention is supported only in every n-th block; here the first is block {every} and the others do not follow that pattern"
+        )),
+    }
+}
+
+/// Checks `layer_types`: one of these words for each block.
+///
+/// # Errors
+/// Another number of words, or another word.
+pub fn one_per_block(types: &[&str], n_layer: usize, known: &[&str]) -> Result<(), String> {
+    if types.len() != n_layer {
+        return Err(format!(
+            "layer_types has {} entries for {n_layer} layers",
+            types.len()
+        ));
+    }
+    match types.iter().find(|word| !known.contains(word)) {
+        None => Ok(()),
+        Some(other) => Err(format!(
+            "layer_types: `{}` is not supported; known are {}",
+            crate::base::text::one_line(other),
+            known.join(" and ")
         )),
     }
 }

@@ -16,12 +16,14 @@ const GLOBAL: Rope = Rope {
     partial: false,
     fraction: 1.0,
     longrope: false,
+    sections: false,
 };
 const LOCAL: Rope = Rope {
     theta: 10_000.0,
     partial: false,
     fraction: 1.0,
     longrope: false,
+    sections: false,
 };
 
 impl Family for Gemma3 {

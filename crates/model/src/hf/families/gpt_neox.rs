@@ -152,6 +152,7 @@ fn positions(keys: &Keys) -> Result<PositionConfig, String> {
         partial: true,
         fraction: keys.number("rotary_pct")?.unwrap_or(FRACTION),
         longrope: false,
+        sections: false,
     };
     let rope = rope.tables(keys)?;
     // transformers 4 writes the other families' names beside these, and 5 leaves them there: it reads neither.

@@ -16,6 +16,7 @@ const DEFAULTS: Defaults = Defaults {
         partial: false,
         fraction: 1.0,
         longrope: false,
+        sections: false,
     },
     eps: 1e-5,
     kv_heads: Some(8),

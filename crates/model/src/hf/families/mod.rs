@@ -10,24 +10,29 @@ mod gpt2;
 mod gpt_neo;
 mod gpt_neox;
 mod granite;
+mod lfm2;
 mod llama;
 mod mistral;
 mod mixtral;
+mod nested;
 mod olmo2;
 mod olmo3;
 mod phi3;
 mod qwen2;
 mod qwen3;
+mod qwen3_5;
 mod qwen3_moe;
 mod rope;
 mod smollm3;
 mod stablelm;
 mod starcoder2;
 
+pub use nested::{left_out, text_model};
 pub use rope::ignored;
 
 use super::keys::Keys;
 use super::tensors::DiskTensor;
+use crate::nn::mixer::attention_keys;
 use crate::nn::norm::NormConfig;
 use crate::nn::position::{PositionConfig, ScalingConfig};
 use crate::nn::{HeadKind, ModelConfig, ModelShape, ParamInfo};
@@ -112,15 +117,19 @@ pub const FAMILIES: &[&dyn Family] = &[
     &mixtral::Mixtral,
     &qwen3_moe::Qwen3Moe,
     &stablelm::StableLm,
+    &lfm2::Lfm2,
+    &qwen3_5::Qwen35,
     // Last: without its blocks that do not rotate it is any of the Llamas.
     &smollm3::SmolLm3,
 ];
 
-/// Families whose classes rename our matrices, beside Phi-3, which fuses them.
+/// Families whose classes rename our matrices or fuse some, beside Phi-3.
 const RENAMED: &[&dyn Family] = &[
     &starcoder2::Starcoder2,
     &gpt_neo::GptNeo,
     &gpt_neox::GptNeoX,
+    &lfm2::Lfm2,
+    &qwen3_5::Qwen35,
 ];
 
 /// Families with other names than ours for the matrices of adapters of this model: Phi-3 for any model that has the parts of its
@@ -150,6 +159,15 @@ pub fn named(model_type: &str) -> Result<&'static dyn Family, String> {
             "; of Granite only models of model_type granite are supported (such as ibm-granite/granite-3.3-2b-instruct)"
         }
         "olmo" => "; only OLMo 2 and 3 are supported",
+        "qwen3_5_moe" | "qwen3_5_moe_text" | "qwen3_next" => {
+            "; of Qwen's hybrid models only the dense ones are supported (qwen3_5, such as Qwen/Qwen3.5-0.8B): in those with experts one of them is for all tokens"
+        }
+        "qwen3_5" => {
+            "; of model_type qwen3_5 the text model is read, in `text_config`, which is missing"
+        }
+        "lfm2_moe" | "lfm2_vl" | "lfm2_audio" => {
+            "; of LFM2 only the dense text models are supported (lfm2, such as LiquidAI/LFM2-350M)"
+        }
         _ => "",
     };
     Err(format!(
@@ -241,6 +259,15 @@ pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
         c.global_every = None;
     }
     c.global_first &= c.global_every.is_some();
+    if c.mixer.is_some() {
+        let has_attention: Vec<bool> = (0..c.n_layer)
+            .map(|layer| config.mixer(layer).is_none())
+            .collect();
+        (c.attention_every, c.attention_blocks) = attention_keys(&has_attention);
+        if !has_attention.contains(&false) {
+            c.mixer = None;
+        }
+    }
     if let Some(moe) = &mut c.moe {
         let of_loss = crate::nn::MoeConfig::default();
         (moe.aux_loss_coef, moe.z_loss_coef) = (of_loss.aux_loss_coef, of_loss.z_loss_coef);

@@ -17,6 +17,7 @@ const ROPE: Rope = Rope {
     partial: false,
     fraction: 1.0,
     longrope: false,
+    sections: false,
 };
 
 impl Family for Olmo3 {

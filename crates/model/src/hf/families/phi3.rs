@@ -19,6 +19,7 @@ const DEFAULTS: Defaults = Defaults {
         partial: true,
         fraction: 1.0,
         longrope: true,
+        sections: false,
     },
     eps: 1e-5,
     ..Defaults::LLAMA

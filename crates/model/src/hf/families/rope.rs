@@ -24,6 +24,8 @@ pub struct Rope {
     pub fraction: f64,
     /// Whether its positions may be stretched by LongRoPE.
     pub longrope: bool,
+    /// Whether pairs of features are divided among time, height and width, which for a text are one position (M-RoPE).
+    pub sections: bool,
 }
 
 impl Rope {
@@ -97,6 +99,10 @@ impl Rope {
         let old = table.word("type")?;
         let kind = table.word("rope_type")?.or(old).unwrap_or("default");
         let scaling = self.scaling(kind, keys, table)?;
+        if self.sections {
+            let _ = table.numbers("mrope_section")?;
+            let _ = table.flag("mrope_interleaved", true)?;
+        }
         table.finish()?;
         Ok(RopeConfig {
             theta: theta.unwrap_or(self.theta),
@@ -295,6 +301,7 @@ mod tests {
         partial: false,
         fraction: 1.0,
         longrope: false,
+        sections: false,
     };
 
     fn read(value: Value) -> Result<RopeConfig, String> {

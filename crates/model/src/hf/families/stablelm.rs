@@ -17,6 +17,7 @@ const DEFAULTS: Defaults = Defaults {
         partial: true,
         fraction: 0.25,
         longrope: false,
+        sections: false,
     },
     eps: 1e-5,
     kv_heads: Some(32),

@@ -21,6 +21,7 @@ const DEFAULTS: Defaults = Defaults {
         partial: false,
         fraction: 1.0,
         longrope: false,
+        sections: false,
     },
     tied: true,
     kv_heads: Some(2),

@@ -2,6 +2,7 @@
 
 mod configs;
 mod defaults;
+mod hybrid;
 mod olmo;
 
 use super::super::config::{self, TokenIds};

@@ -29,6 +29,9 @@ pub(in crate::llama_cpp) fn of(config: &ModelConfig, shape: &ModelShape) -> Opti
     ] {
         *scale = scale.filter(|scale| *scale != 1.0);
     }
+    if (0..config.n_layer).all(|layer| config.mixer(layer).is_none()) {
+        config.mixer = None;
+    }
     as_it_is(&config, shape).or_else(|| within_the_window(&config, shape))
 }
 
@@ -36,7 +39,9 @@ pub(in crate::llama_cpp) fn of(config: &ModelConfig, shape: &ModelShape) -> Opti
 type Removal = fn(&mut ModelConfig);
 
 /// Settings that few architectures have, and what is without each.
-const RARE: [(&str, Removal); 13] = [
+const RARE: [(&str, Removal); 15] = [
+    ("model.mixer", |c| c.mixer = None),
+    ("model.attention_gate", |c| c.attention_gate = false),
     ("model.parallel_residual", |c| c.parallel_residual = false),
     ("model.attention_bias: output", |c| {
         if c.attention_bias == AttentionBias::Output {
@@ -82,7 +87,9 @@ pub(in crate::llama_cpp) fn obstacle(
 }
 
 fn as_it_is(config: &ModelConfig, shape: &ModelShape) -> Option<Chosen> {
-    ALL.iter().find_map(|architecture| {
+    let is_hybrid = config.mixer.is_some() || config.attention_gate;
+    let fitting = ALL.iter().filter(|a| a.is_hybrid() == is_hybrid);
+    fitting.into_iter().find_map(|architecture| {
         let keys = architecture.write(config, shape)?;
         let usual = architecture.attention_scale(config, shape);
         let plain = (shape.head_dim as f64).powf(-0.5);

@@ -7,8 +7,9 @@ use crate::nn::norm::NormConfig;
 use crate::nn::position::{PositionConfig, RopeConfig, ScalingConfig, scaling};
 use crate::nn::{AttentionBias, ModelConfig, ModelShape, MoeConfig, NormPlacement, QkNormOver};
 
-/// Keys of the norms' epsilon.
-const RMS_EPS: &str = "attention.layer_norm_rms_epsilon";
+/// Keys of the norms' epsilon, and of the key and value heads.
+pub const RMS_EPS: &str = "attention.layer_norm_rms_epsilon";
+pub const KV_HEADS: &str = "attention.head_count_kv";
 pub const LAYER_EPS: &str = "attention.layer_norm_epsilon";
 
 /// Upper limit on the context length.
@@ -27,6 +28,20 @@ pub fn read(keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
 /// # Errors
 /// As [`read`].
 pub fn read_normed(keys: Keys, seen: &Seen, norm: NormConfig) -> Result<ModelConfig, String> {
+    let n_kv_head = keys.count_if(KV_HEADS)?;
+    read_grouped(keys, seen, norm, n_kv_head)
+}
+
+/// The same with so many key and value heads in blocks that have attention.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_grouped(
+    keys: Keys,
+    seen: &Seen,
+    norm: NormConfig,
+    n_kv_head: Option<usize>,
+) -> Result<ModelConfig, String> {
     let (n_head, d_model) = (
         keys.count("attention.head_count")?,
         keys.count("embedding_length")?,
@@ -43,7 +58,7 @@ pub fn read_normed(keys: Keys, seen: &Seen, norm: NormConfig) -> Result<ModelCon
     Ok(ModelConfig {
         n_layer: keys.count("block_count")?,
         n_head,
-        n_kv_head: keys.count_if("attention.head_count_kv")?,
+        n_kv_head,
         head_dim: Some(head_dim).filter(|n| *n != plain),
         d_model,
         d_ff: keys.count_if("feed_forward_length")?,
@@ -245,7 +260,7 @@ pub fn write(config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
         ("block_count", count(shape.n_layer)),
         ("feed_forward_length", count(shape.d_ff)),
         ("attention.head_count", count(shape.n_head)),
-        ("attention.head_count_kv", count(shape.n_kv_head)),
+        (KV_HEADS, count(shape.n_kv_head)),
         ("attention.key_length", count(shape.head_dim)),
         ("attention.value_length", count(shape.head_dim)),
         (eps, float(config.norm.eps())),

@@ -7,10 +7,12 @@ mod gemma;
 mod gpt2;
 mod gptneox;
 mod granite;
+mod lfm2;
 mod llama;
 mod olmo2;
 mod phi3;
 mod qwen;
+mod qwen35;
 mod smollm3;
 mod stablelm;
 mod starcoder2;
@@ -79,6 +81,21 @@ pub(super) trait Architecture: Sync {
         Rotated::Halves
     }
 
+    /// Whether it has blocks without attention, or gates of attention: a model with either has no other architecture.
+    fn is_hybrid(&self) -> bool {
+        false
+    }
+
+    /// Its name of a part of a model that most architectures name otherwise.
+    fn own_name(&self, _part: &str) -> Option<&'static str> {
+        None
+    }
+
+    /// Whether a tensor belongs to a part that is not read, behind the blocks of the model.
+    fn leaves_out(&self, _tensor: &str, _n_layer: usize) -> bool {
+        false
+    }
+
     /// Queries, keys and values are one tensor, and the gate and up projections another.
     fn is_fused(&self) -> bool {
         false
@@ -113,6 +130,8 @@ const ALL: &[&dyn Architecture] = &[
     &phi3::Phi3,
     &starcoder2::Starcoder2,
     &stablelm::StableLm,
+    &lfm2::Lfm2,
+    &qwen35::Qwen35,
 ];
 
 /// The architecture of a file.

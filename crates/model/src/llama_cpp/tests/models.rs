@@ -177,6 +177,39 @@ pub(super) fn stablelm(attention_bias: AttentionBias) -> ModelConfig {
     }
 }
 
+/// Convolutions in place of attention in the first block and the third.
+pub(super) fn lfm2() -> ModelConfig {
+    ModelConfig {
+        n_layer: 4,
+        qk_norm: true,
+        mixer: Some(MixerConfig::ShortConv(Default::default())),
+        attention_blocks: Some(vec![1, 3]),
+        ..llama()
+    }
+}
+
+/// Three blocks of four without attention, two heads of values for each of keys.
+pub(super) fn qwen35() -> ModelConfig {
+    let mut config = ModelConfig {
+        n_layer: 4,
+        qk_norm: true,
+        attention_gate: true,
+        mixer: Some(MixerConfig::GatedDeltaNet(GatedDeltaNetConfig {
+            n_key_head: 3,
+            n_value_head: 6,
+            key_dim: 32,
+            value_dim: 32,
+            conv_len: 4,
+        })),
+        attention_every: Some(4),
+        ..with_rope(|rope| rope.fraction = 0.25)
+    };
+    if let NormConfig::RmsNorm(norm) = &mut config.norm {
+        norm.unit_offset = true;
+    }
+    config
+}
+
 /// (architecture, model), for everything that this program supports.
 pub(super) fn models() -> Vec<(&'static str, ModelConfig)> {
     let all = vec![
@@ -299,6 +332,29 @@ pub(super) fn models() -> Vec<(&'static str, ModelConfig)> {
             ModelConfig {
                 bias: false,
                 ..neox(true)
+            },
+        ),
+        ("lfm2", lfm2()),
+        // A scale that is folded into the gains of queries, and a head of its own.
+        (
+            "lfm2",
+            ModelConfig {
+                attention_blocks: None,
+                attention_every: Some(2),
+                attention_scale: Some(0.2),
+                tie_embeddings: false,
+                ..lfm2()
+            },
+        ),
+        ("qwen35", qwen35()),
+        (
+            "qwen35",
+            ModelConfig {
+                attention_every: None,
+                attention_blocks: Some(vec![0, 2]),
+                attention_scale: Some(0.2),
+                mixer: Some(MixerConfig::GatedDeltaNet(Default::default())),
+                ..qwen35()
             },
         ),
     ];

@@ -2,9 +2,11 @@
 //! long text costs as much per token as a short one.
 
 mod gated_delta_net;
+mod pattern;
 mod short_conv;
 
 pub use gated_delta_net::Config as GatedDeltaNetConfig;
+pub use pattern::attention_keys;
 pub use short_conv::Config as ShortConvConfig;
 
 /// The interface of token mixers.

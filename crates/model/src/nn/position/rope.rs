@@ -64,6 +64,13 @@ impl Config {
         !self.nope_every.is_some_and(is_nope)
     }
 
+    /// Rotated pairs of a head by what they are rotated by in models of pictures, time, height and width, which take turns. For a text
+    /// the three are one position.
+    pub fn sections(&self, head_dim: usize) -> [usize; 3] {
+        let half = self.width(head_dim) / 2;
+        [(half + 2) / 3, (half + 1) / 3, half / 3]
+    }
+
     /// The same rotations in the form of other programs: NTK-aware scaling becomes another base, and YaRN's defaults are
     /// written out. `seq_len` is the longest text.
     #[must_use]
@@ -103,6 +110,21 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_height_and_width_take_turns_among_the_rotated_pairs() {
+        let sections = |fraction, head_dim| {
+            let config = Config {
+                fraction,
+                ..Config::default()
+            };
+            config.sections(head_dim)
+        };
+        assert_eq!(sections(0.25, 256), [11, 11, 10], "Qwen 3.5");
+        assert_eq!(sections(0.25, 16), [1, 1, 0]);
+        assert_eq!(sections(0.5, 16), [2, 1, 1]);
+        assert_eq!(sections(1.0, 6), [1, 1, 1]);
+    }
 
     #[test]
     fn every_nth_block_does_not_rotate_and_specs_without_such_blocks_are_as_before() {

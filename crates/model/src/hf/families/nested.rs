@@ -1,0 +1,74 @@
+//! Models with vision whose text model is read alone: its config is an entry of theirs, `text_config`.
+
+use super::qwen3_5::{CLASS, TEXT};
+use serde_json::{Value, json};
+use std::borrow::Cow;
+
+/// The `model_type` and the class of Qwen 3.5 with vision.
+const WHOLE: &str = "qwen3_5";
+const WHOLE_CLASS: &str = "Qwen3_5ForConditionalGeneration";
+/// Keys of the text model that files state above its entry.
+const ABOVE: [&str; 4] = [
+    "quantization_config",
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+];
+const TIED: &str = "tie_word_embeddings";
+
+/// The config of the text model alone: an entry of this one, or this one itself.
+///
+/// # Errors
+/// The two say different things of the head.
+pub fn text_model(config: &Value) -> Result<Cow<'_, Value>, String> {
+    let Some(text) = text_of(config) else {
+        return Ok(Cow::Borrowed(config));
+    };
+    let mut text = text.clone();
+    text["model_type"] = json!(TEXT);
+    text["architectures"] = match &config["architectures"][0] {
+        Value::String(class) if class != WHOLE_CLASS => config["architectures"].clone(),
+        _ => json!([CLASS]),
+    };
+    for key in ABOVE.iter().filter(|key| !config[**key].is_null()) {
+        if text[*key].is_null() {
+            text[*key] = config[*key].clone();
+        }
+    }
+    match (&config[TIED], &text[TIED]) {
+        (Value::Null, _) => {}
+        (whole, Value::Null) => text[TIED] = whole.clone(),
+        (whole, inner) if whole == inner => {}
+        (whole, inner) => {
+            return Err(format!(
+                "{TIED} is {whole} beside {inner} in text_config: transformers takes the first with the whole model and the second with the text model alone; make them equal, true if the file has no lm_head.weight"
+            ));
+        }
+    }
+    Ok(Cow::Owned(text))
+}
+
+/// What of the whole model is left out, as a sentence.
+pub fn left_out(config: &Value) -> Option<String> {
+    let text = text_of(config)?;
+    let has_vision = !config["vision_config"].is_null();
+    let ahead = text["mtp_num_hidden_layers"].as_u64().filter(|n| *n > 0);
+    let parts = [
+        has_vision.then_some("vision (model.visual)"),
+        ahead.map(|_| "the head that predicts tokens further ahead (mtp)"),
+    ];
+    let parts: Vec<&str> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| {
+        format!(
+            "it is read without {}: the text model alone, which is written as {TEXT}",
+            parts.join(" and ")
+        )
+    })
+}
+
+fn text_of(config: &Value) -> Option<&Value> {
+    let is_whole = config["model_type"] == WHOLE;
+    config
+        .get("text_config")
+        .filter(|text| is_whole && text.is_object())
+}

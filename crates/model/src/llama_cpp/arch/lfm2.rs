@@ -1,0 +1,105 @@
+//! `lfm2`: gated short convolutions in place of attention where a block has no key and value heads, QK-norm in the others
+//! (llama.cpp, src/models/lfm2.cpp).
+
+use super::common::{self, KV_HEADS, RMS_EPS, count};
+use super::{Architecture, Keys, OwnKeys, Seen};
+use crate::gguf::{Array, Value};
+use crate::nn::mixer::{MixerConfig, ShortConvConfig, attention_keys};
+use crate::nn::{AttentionBias, ModelConfig, ModelShape};
+
+pub struct Lfm2;
+
+/// Tokens that the convolution reads.
+const CONV_LEN: &str = "shortconv.l_cache";
+
+impl Architecture for Lfm2 {
+    fn name(&self) -> &'static str {
+        "lfm2"
+    }
+
+    fn read(&self, keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
+        if keys.flag_if("attention.causal") == Some(false) {
+            return Err(
+                "lfm2.attention.causal is false: it is an encoder, which writes no text".into(),
+            );
+        }
+        if keys
+            .count_if("attention.sliding_window")?
+            .is_some_and(|n| n > 0)
+        {
+            return Err("lfm2.attention.sliding_window: models of speech are not supported".into());
+        }
+        let n_layer = keys.count("block_count")?;
+        let heads = match keys.counts_if(KV_HEADS)? {
+            Some(heads) => heads,
+            None => vec![keys.count(KV_HEADS)?; n_layer.min(MAX_BLOCKS)],
+        };
+        if heads.len() != n_layer {
+            return Err(format!(
+                "lfm2.{KV_HEADS} has {} entries for {n_layer} blocks",
+                heads.len()
+            ));
+        }
+        let has_attention: Vec<bool> = heads.iter().map(|n| *n > 0).collect();
+        let most = heads.iter().copied().max().filter(|n| *n > 0);
+        if heads.iter().any(|n| *n > 0 && Some(*n) != most) {
+            return Err(format!(
+                "lfm2.{KV_HEADS} differs between blocks with attention"
+            ));
+        }
+        let norm = common::rms(keys.number(RMS_EPS)?, false);
+        let config = common::read_grouped(keys, seen, norm, most)?;
+        let mixes = has_attention.contains(&false);
+        let (attention_every, attention_blocks) = attention_keys(&has_attention);
+        let conv = ShortConvConfig {
+            conv_len: keys.count(CONV_LEN)?,
+            bias: false,
+        };
+        Ok(ModelConfig {
+            qk_norm: true,
+            mixer: mixes.then_some(MixerConfig::ShortConv(conv)),
+            attention_every,
+            attention_blocks,
+            ..config
+        })
+    }
+
+    fn write(&self, config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
+        let Some(MixerConfig::ShortConv(conv)) = &config.mixer else {
+            return None;
+        };
+        let has_attention = |layer: &usize| config.mixer(*layer).is_none();
+        let fits = common::is_plain(config)
+            && common::rotates_alike(config, shape)
+            && config.qk_norm
+            && !config.attention_gate
+            && config.moe.is_none()
+            && config.attention_biases() == AttentionBias::None
+            // llama.cpp's convolution has no bias, and looks back at least one token.
+            && !conv.bias
+            && conv.conv_len > 1
+            && shape.n_head * shape.head_dim == shape.d_model
+            && (0..shape.n_layer).any(|layer| has_attention(&layer));
+        let mut keys = fits.then(|| common::write(config, shape))??;
+        let heads = (0..shape.n_layer).map(|layer| match has_attention(&layer) {
+            true => i32::try_from(shape.n_kv_head).unwrap_or(i32::MAX),
+            false => 0,
+        });
+        let heads = Value::Array(Array::I32(heads.collect()));
+        keys.retain(|(key, _)| *key != KV_HEADS);
+        keys.push((KV_HEADS, heads));
+        keys.push((CONV_LEN, count(conv.conv_len)));
+        Some(keys)
+    }
+
+    fn is_hybrid(&self) -> bool {
+        true
+    }
+
+    fn own_name(&self, part: &str) -> Option<&'static str> {
+        (part == "model.norm").then_some("token_embd_norm")
+    }
+}
+
+/// Blocks that a list is made for where the file has one number: more are refused for want of tensors.
+const MAX_BLOCKS: usize = 1 << 16;
