@@ -2,6 +2,8 @@
 //! answer is written at a time, in the order in which they are asked for.
 
 mod access;
+mod answer;
+mod failed;
 mod model;
 mod reply;
 mod request;
