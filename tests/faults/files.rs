@@ -44,6 +44,7 @@ fn a_pipe_is_an_immediate_error_for_every_verb() {
         format!("merge --base {model} --adapter pipe --to out"),
         format!("chat {model} --adapter pipe --prompt a"),
         format!("chat {model} --tools pipe --prompt a"),
+        format!("chat {model} --json-schema pipe --prompt a"),
         format!("score {model} pipe"),
         "data inspect pipe".into(),
         "reward test grpo-arithmetic pipe".into(),

@@ -34,6 +34,7 @@ pub const OWNERS: &[(&str, &[&str])] = &[
     ("minijinja", &["data/chat/"]),
     ("parquet", &["data/source/"]),
     ("ureq", &["hub/"]),
+    ("llguidance", &["engine/infer/form.rs"]),
 ];
 
 fn names_crate(code: &str, name: &str) -> bool {

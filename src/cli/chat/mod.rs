@@ -3,10 +3,11 @@
 mod adapters;
 mod answer;
 mod flow;
+mod json_file;
 mod keyboard;
 mod line;
 pub(super) mod session;
-mod tools;
+pub(super) mod tools;
 
 use super::{
     Context,
@@ -50,6 +51,9 @@ pub struct Args {
     /// Tools the model may call: a JSON file with a list of definitions, as for transformers' apply_chat_template
     #[arg(long, value_name = "FILE.json", conflicts_with = "raw")]
     pub tools: Option<PathBuf>,
+    /// Answer with JSON of this schema: a file with a JSON schema
+    #[arg(long, value_name = "FILE.json", conflicts_with = "tools")]
+    pub json_schema: Option<PathBuf>,
     /// Complete the text as it is, without a chat template
     #[arg(long)]
     pub raw: bool,
@@ -66,10 +70,16 @@ pub struct Args {
     pub sampling: SamplingArgs,
 }
 
+const SCHEMA_HINT: &str = r#"a JSON schema such as {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}"#;
+
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let tools = match &args.tools {
         Some(path) => tools::read(path)?,
         None => Vec::new(),
+    };
+    let json_schema = match &args.json_schema {
+        Some(path) => Some(json_file::read(path, SCHEMA_HINT)?),
+        None => None,
     };
     let model = model_ref::find(&args.model, Parts::Everything, cx)?;
     let mut link = open(&model, &args.adapters, args.kv_cache, cx)?;
@@ -78,6 +88,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         limited: args.sampling.max_new_tokens.is_some(),
         system: args.system.clone(),
         tools,
+        json_schema,
         raw: args.raw,
         show_prompt: args.show_prompt,
         json: args.json,

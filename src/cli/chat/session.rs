@@ -10,7 +10,7 @@ use crate::base::sampling::Sampling;
 use crate::base::text::{one_line, sanitize};
 use crate::cli::exit::Failure;
 use crate::link::{Incoming, Link, message};
-use crate::wire::{Command, CommandId, Event, Prompt, StopReason, Turn};
+use crate::wire::{Command, CommandId, Event, Prompt, StopReason, Turn, Wanted};
 use serde_json::{Value, json};
 use std::io::Write;
 
@@ -27,6 +27,8 @@ pub struct ChatOptions {
     pub system: Option<String>,
     /// Definitions of tools the model may call.
     pub tools: Vec<Value>,
+    /// Answers are JSON values of this schema.
+    pub json_schema: Option<Value>,
     pub raw: bool,
     pub show_prompt: bool,
     pub json: bool,
@@ -314,6 +316,10 @@ impl<'a, W: Write> ChatSession<'a, W> {
         let asked = self.link.send(Command::Generate {
             prompt,
             sampling: self.options.sampling.clone(),
+            wanted: Wanted {
+                json_schema: self.options.json_schema.clone(),
+                ..Wanted::default()
+            },
         })?;
         let mut answer = Answer {
             context: self.context,

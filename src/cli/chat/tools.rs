@@ -1,13 +1,10 @@
 //! Tool definitions from a file: a list, each a function with its name and parameters.
 
-use crate::base::files::read_plain_text;
-use crate::base::text::{one_line, shown};
+use super::json_file;
 use crate::cli::exit::Failure;
 use serde_json::Value;
 use std::path::Path;
 
-/// Larger files are not tool lists.
-const MAX_BYTES: u64 = 1 << 20;
 const HINT: &str = r#"a list such as [{"type": "function", "function": {"name": "add", "description": "…", "parameters": {"type": "object", "properties": {…}}}}]"#;
 
 /// Reads a list of definitions. Templates differ in what they use, but each entry must be an object with a name.
@@ -15,21 +12,8 @@ const HINT: &str = r#"a list such as [{"type": "function", "function": {"name": 
 /// # Errors
 /// With the file and the location in it.
 pub fn read(path: &Path) -> Result<Vec<Value>, Failure> {
-    let fault = |what: String| {
-        let place = shown(path);
-        Failure::user_error(one_line(&format!("{place}: {what}")), HINT)
-    };
-    let length = std::fs::metadata(path)
-        .map_err(|e| fault(e.to_string()))?
-        .len();
-    if length > MAX_BYTES {
-        return Err(fault(format!(
-            "{length} bytes are too many for a list of tools"
-        )));
-    }
-    let text = read_plain_text(path).map_err(|e| fault(e.to_string()))?;
-    let value: Value = serde_json::from_str(&text).map_err(|e| fault(format!("not JSON: {e}")))?;
-    let Value::Array(tools) = value else {
+    let fault = |what: String| json_file::fault(path, &what, HINT);
+    let Value::Array(tools) = json_file::read(path, HINT)? else {
         return Err(fault("expected a list of definitions".into()));
     };
     if tools.is_empty() {
@@ -42,7 +26,7 @@ pub fn read(path: &Path) -> Result<Vec<Value>, Failure> {
 }
 
 /// The key and what is wrong with it.
-fn check(tool: &Value) -> Result<(), (&'static str, &'static str)> {
+pub fn check(tool: &Value) -> Result<(), (&'static str, &'static str)> {
     if !tool.is_object() {
         return Err(("", "expected an object"));
     }

@@ -3,6 +3,8 @@
 
 mod access;
 mod listen;
+mod answer;
+mod failed;
 mod model;
 mod reply;
 mod request;

@@ -4,7 +4,9 @@ use super::super::chat::session::gone;
 use crate::base::sampling::Sampling;
 use crate::base::text::one_line;
 use crate::link::{Incoming, Link, SendError};
-use crate::wire::{Command, CommandId, Event, Prompt, StopReason};
+use crate::wire::{
+    Command, CommandId, Event, LikelyToken, Num, Prompt, PromptToken, StopReason, Wanted,
+};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
@@ -32,17 +34,35 @@ pub struct About {
 pub struct Job {
     pub prompt: Prompt,
     pub sampling: Sampling,
+    pub wanted: Wanted,
     /// The adapter; none: the base alone.
     pub adapter: Option<String>,
+}
+
+/// A token's log-probability.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Score {
+    pub bytes: Vec<u8>,
+    /// In nats; none of the first token of a text.
+    pub logprob: Option<f64>,
+    /// Bytes and log-probabilities of the most likely tokens at its place, likeliest first.
+    pub top: Vec<(Vec<u8>, f64)>,
 }
 
 /// A part of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Piece {
+    /// The first one of an answer.
+    Begun {
+        /// The format of its tool calls, where there are tools and it is known.
+        tool_calls: Option<String>,
+    },
+    /// Tokens of the prompt, where they are wanted.
+    Prompt(Vec<Score>),
     Token {
         text: String,
         /// Absent for text that has no token of its own.
-        logprob: Option<f64>,
+        score: Option<Score>,
     },
     /// The last one of an answer.
     Done {
@@ -222,6 +242,7 @@ impl Answering {
         let asked = self.link.send(Command::Generate {
             prompt: job.prompt,
             sampling: job.sampling,
+            wanted: job.wanted,
         });
         let asked = match asked {
             Err(error @ SendError::TooLong(_)) => {
@@ -243,7 +264,10 @@ impl Answering {
             let Some(piece) = piece(asked, event) else {
                 continue;
             };
-            let is_last = !matches!(piece, Piece::Token { .. });
+            let is_last = !matches!(
+                piece,
+                Piece::Begun { .. } | Piece::Prompt(_) | Piece::Token { .. }
+            );
             if is_heard && reply.send_timeout(piece, SLOW).await.is_err() && !is_last {
                 is_heard = false;
                 self.send(Command::Cancel { target: asked })?;
@@ -287,16 +311,35 @@ impl Answering {
 /// The event as a piece of this answer.
 fn piece(asked: CommandId, event: Event) -> Option<Piece> {
     Some(match event {
+        Event::Prompted {
+            command,
+            tool_calls,
+            ..
+        } if command == asked => Piece::Begun { tool_calls },
         Event::Token {
             command,
             text,
             logprob,
             id,
+            bytes,
+            top,
             ..
         } if command == asked => Piece::Token {
+            score: id.map(|_| Score {
+                bytes: bytes.unwrap_or_else(|| text.clone().into_bytes()),
+                logprob: finite(logprob),
+                top: likely(top),
+            }),
             text,
-            logprob: Some(logprob.0).filter(|x| id.is_some() && x.is_finite()),
         },
+        Event::PromptScored { command, tokens } if command == asked => {
+            let score = |token: PromptToken| Score {
+                bytes: token.bytes,
+                logprob: token.logprob.and_then(finite),
+                top: likely(token.top),
+            };
+            Piece::Prompt(tokens.into_iter().map(score).collect())
+        }
         Event::Generated {
             command,
             reason: StopReason::Failed,
@@ -319,4 +362,16 @@ fn piece(asked: CommandId, event: Event) -> Option<Piece> {
         Event::Rejected { id, why } if id == asked => Piece::Refused(why),
         _ => return None,
     })
+}
+
+/// JSON has no other numbers.
+fn finite(number: Num) -> Option<f64> {
+    Some(number.0).filter(|x| x.is_finite())
+}
+
+fn likely(top: Vec<LikelyToken>) -> Vec<(Vec<u8>, f64)> {
+    let pairs = top
+        .into_iter()
+        .filter_map(|token| Some((token.bytes, finite(token.logprob)?)));
+    pairs.collect()
 }

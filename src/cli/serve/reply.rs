@@ -1,8 +1,9 @@
 //! The bodies of replies, in the shapes of OpenAI's API.
 
+use super::model::Score;
 use super::request::Endpoint;
-use crate::wire::StopReason;
-use serde_json::{Value, json};
+use crate::data::chat::tool_calls::Call;
+use serde_json::{Map, Value, json};
 
 /// What all parts of a reply share.
 #[derive(Debug, Clone)]
@@ -13,11 +14,12 @@ pub struct Head {
     /// Seconds since the Unix epoch.
     pub created: u64,
     pub model: String,
-    pub logprobs: bool,
+    /// Log-probabilities are asked for, with so many alternatives.
+    pub logprobs: Option<usize>,
 }
 
 impl Head {
-    pub fn new(endpoint: Endpoint, created: u64, model: String, logprobs: bool) -> Head {
+    pub fn new(endpoint: Endpoint, created: u64, model: String, logprobs: Option<usize>) -> Head {
         let kind = match endpoint {
             Endpoint::Chat => "chatcmpl",
             Endpoint::Completions => "cmpl",
@@ -57,14 +59,11 @@ impl Head {
     fn choice(&self, choice: Choice) -> Value {
         let logprobs = self.logprobs_of(&choice.tokens);
         let mut value = match self.endpoint {
-            Endpoint::Chat => json!({
-                "index": choice.index,
-                "message": {"role": "assistant", "content": choice.text},
-            }),
+            Endpoint::Chat => json!({"index": choice.index, "message": message(&choice)}),
             Endpoint::Completions => json!({"index": choice.index, "text": choice.text}),
         };
         value["logprobs"] = logprobs;
-        value["finish_reason"] = finish_reason(choice.reason).into();
+        value["finish_reason"] = choice.finish.word().into();
         value
     }
 
@@ -87,14 +86,24 @@ impl Head {
         self.around(vec![choice], true)
     }
 
+    /// The chunk of an answer's tool call number `at`.
+    pub fn call(&self, index: u64, at: usize, call: &Call) -> Value {
+        let mut call = tool_call(call);
+        call["index"] = at.into();
+        let delta = json!({"tool_calls": [call]});
+        let choice =
+            json!({"index": index, "delta": delta, "logprobs": null, "finish_reason": null});
+        self.around(vec![choice], true)
+    }
+
     /// The chunk that ends an answer.
-    pub fn closing(&self, index: u64, reason: StopReason) -> Value {
+    pub fn closing(&self, index: u64, finish: Finish) -> Value {
         let mut choice = match self.endpoint {
             Endpoint::Chat => json!({"index": index, "delta": {}}),
             Endpoint::Completions => json!({"index": index, "text": ""}),
         };
         choice["logprobs"] = Value::Null;
-        choice["finish_reason"] = finish_reason(reason).into();
+        choice["finish_reason"] = finish.word().into();
         self.around(vec![choice], true)
     }
 
@@ -106,41 +115,104 @@ impl Head {
     }
 
     fn logprobs_of(&self, tokens: &[Token]) -> Value {
-        if !self.logprobs {
+        let Some(n) = self.logprobs else {
             return Value::Null;
-        }
+        };
         // Text without a token of its own has no probability.
-        let known = tokens.iter().filter(|token| token.logprob.is_some());
+        let scores = || tokens.iter().filter_map(|token| token.score.as_ref());
         match self.endpoint {
             Endpoint::Chat => {
-                let content = known.map(|token| {
-                    json!({
-                        "token": token.text,
-                        "logprob": token.logprob,
-                        "bytes": token.text.as_bytes(),
-                        "top_logprobs": [],
-                    })
+                let content = scores().map(|score| {
+                    let mut token = likely(&score.bytes, score.logprob);
+                    let top = score.top.iter();
+                    token["top_logprobs"] = top.map(|(b, p)| likely(b, Some(*p))).collect();
+                    token
                 });
                 json!({"content": content.collect::<Vec<_>>()})
             }
             Endpoint::Completions => {
-                let known: Vec<&Token> = known.collect();
+                let known = tokens.iter().filter(|token| token.score.is_some());
+                let top = (n > 0).then(|| scores().map(by_text).collect::<Vec<_>>());
                 json!({
-                    "tokens": known.iter().map(|token| &token.text).collect::<Vec<_>>(),
-                    "token_logprobs": known.iter().map(|token| token.logprob).collect::<Vec<_>>(),
-                    "top_logprobs": null,
-                    "text_offset": known.iter().map(|token| token.at).collect::<Vec<_>>(),
+                    "tokens": scores().map(|score| spelt(&score.bytes)).collect::<Vec<_>>(),
+                    "token_logprobs": scores().map(|score| score.logprob).collect::<Vec<_>>(),
+                    "top_logprobs": top,
+                    "text_offset": known.map(|token| token.at).collect::<Vec<_>>(),
                 })
             }
         }
     }
 }
 
+fn likely(bytes: &[u8], logprob: Option<f64>) -> Value {
+    json!({"token": spelt(bytes), "logprob": logprob, "bytes": bytes})
+}
+
+/// The alternatives and the token itself, by their texts; null for a token that has none.
+fn by_text(score: &Score) -> Value {
+    let own = score.logprob.map(|logprob| (&score.bytes, logprob));
+    let top = score.top.iter().map(|(bytes, logprob)| (bytes, *logprob));
+    let mut all = Map::new();
+    // Of two tokens of the same text the likelier one.
+    for (bytes, logprob) in top.chain(own) {
+        all.entry(spelt(bytes)).or_insert_with(|| logprob.into());
+    }
+    match all.is_empty() {
+        true => Value::Null,
+        false => all.into(),
+    }
+}
+
+/// A token's text; of a part of a character its bytes: `bytes:\xf0\x9f`.
+fn spelt(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.into(),
+        Err(_) => {
+            let digits = bytes.iter().map(|byte| format!("\\x{byte:02x}"));
+            format!("bytes:{}", digits.collect::<String>())
+        }
+    }
+}
+
+/// The message of an answer: without a text if it only calls tools.
+fn message(choice: &Choice) -> Value {
+    let mut message = json!({"role": "assistant", "content": choice.text});
+    if !choice.calls.is_empty() {
+        if choice.text.is_empty() {
+            message["content"] = Value::Null;
+        }
+        message["tool_calls"] = choice.calls.iter().map(tool_call).collect();
+    }
+    message
+}
+
+fn tool_call(call: &Call) -> Value {
+    json!({
+        "id": call.id.clone().unwrap_or_else(call_id),
+        "type": "function",
+        "function": {"name": call.name, "arguments": call.arguments},
+    })
+}
+
+/// An id for a call without one: nine letters and digits, as Mistral's templates require.
+fn call_id() -> String {
+    const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    let mut left = crate::run::id::random();
+    let digits = (0..9).map(|_| {
+        let digit = DIGITS[(left % 36) as usize];
+        left /= 36;
+        char::from(digit)
+    });
+    digits.collect()
+}
+
 /// A token of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Token {
+    /// What it adds to the answer.
     pub text: String,
-    pub logprob: Option<f64>,
+    /// Absent for text that has no token of its own.
+    pub score: Option<Score>,
     /// Characters of the answer before it.
     pub at: usize,
 }
@@ -151,7 +223,43 @@ pub struct Choice {
     pub index: u64,
     pub text: String,
     pub tokens: Vec<Token>,
-    pub reason: StopReason,
+    pub calls: Vec<Call>,
+    pub finish: Finish,
+}
+
+impl Choice {
+    pub fn new(index: u64) -> Choice {
+        Choice {
+            index,
+            text: String::new(),
+            tokens: Vec::new(),
+            calls: Vec::new(),
+            finish: Finish::Length,
+        }
+    }
+
+    pub fn push(&mut self, token: Token) {
+        self.text.push_str(&token.text);
+        self.tokens.push(token);
+    }
+}
+
+/// Why an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finish {
+    Stop,
+    Length,
+    ToolCalls,
+}
+
+impl Finish {
+    fn word(self) -> &'static str {
+        match self {
+            Finish::Stop => "stop",
+            Finish::Length => "length",
+            Finish::ToolCalls => "tool_calls",
+        }
+    }
 }
 
 /// Tokens of a request and its answers.
@@ -174,16 +282,6 @@ impl Usage {
             "completion_tokens": self.completion,
             "total_tokens": self.prompt + self.completion,
         })
-    }
-}
-
-fn finish_reason(reason: StopReason) -> &'static str {
-    match reason {
-        StopReason::Stop => "stop",
-        // The context's end is a length, too.
-        StopReason::Length | StopReason::Context | StopReason::Cancelled | StopReason::Failed => {
-            "length"
-        }
     }
 }
 

@@ -1,11 +1,14 @@
 //! The bodies of requests: what they ask for, and what cannot be done. A setting that would change the answer and is not
 //! supported is an error, never left out silently.
 
-use crate::base::near::{did_you_mean, nearest};
+mod fields;
+
 use crate::base::sampling::Sampling;
 use crate::base::text::one_line;
+use crate::cli::chat::tools;
 use crate::wire::{Prompt, Turn};
-use serde_json::{Map, Value};
+use fields::{Fields, mistyped};
+use serde_json::{Value, json};
 
 /// Tokens of an answer in a conversation whose length nobody limits.
 const ANSWER: usize = 1024;
@@ -15,6 +18,8 @@ const MOST_CHOICES: u64 = 128;
 const MOST_ANSWERS: u64 = 2048;
 /// Tokens of an answer, at most.
 const MOST_TOKENS: u64 = 1_000_000;
+/// Alternatives to a token, at most.
+const MOST_ALTERNATIVES: u64 = 20;
 /// Texts that end an answer, at most.
 const MOST_STOPS: usize = 16;
 
@@ -39,8 +44,14 @@ pub struct Asked {
     pub stream: bool,
     /// A last chunk of a stream says how many tokens there were.
     pub usage_in_stream: bool,
-    /// Log-probabilities of the tokens are asked for.
-    pub logprobs: bool,
+    /// Log-probabilities of the tokens are asked for, with so many alternatives to each.
+    pub logprobs: Option<usize>,
+    /// The answer begins with the prompt.
+    pub echo: bool,
+    /// An answer may call several tools.
+    pub several_calls: bool,
+    /// Answers are JSON values of this schema.
+    pub json_schema: Option<Value>,
 }
 
 /// What is wrong with a request.
@@ -59,30 +70,6 @@ impl Wrong {
         }
     }
 }
-
-/// Fields that change nothing here: notes for the service, or the only thing that this server does.
-const WITHOUT_EFFECT: &[&str] = &[
-    "user",
-    "metadata",
-    "store",
-    "service_tier",
-    "safety_identifier",
-    "prompt_cache_key",
-    "parallel_tool_calls",
-];
-
-/// Fields that would change the answer, with the only value that is supported (null is as good).
-const FIXED: &[(&str, &str)] = &[
-    ("frequency_penalty", "0"),
-    ("presence_penalty", "0"),
-    ("logit_bias", "{}"),
-    ("top_logprobs", "0"),
-    ("best_of", "1"),
-    ("echo", "false"),
-    ("suffix", "\"\""),
-    ("response_format", r#"{"type":"text"}"#),
-    ("modalities", r#"["text"]"#),
-];
 
 /// What requests may leave out.
 #[derive(Debug, Clone, Default)]
@@ -114,7 +101,8 @@ pub fn read(endpoint: Endpoint, body: &[u8], defaults: &Defaults) -> Result<Aske
         Endpoint::Chat => vec![chat_prompt(&mut fields)?],
         Endpoint::Completions => texts(&mut fields)?,
     };
-    let sampling = sampling(endpoint, &mut fields, defaults)?;
+    let echo = endpoint == Endpoint::Completions && fields.flag("echo")?.unwrap_or(false);
+    let sampling = sampling(endpoint, &mut fields, (defaults, echo))?;
     let asked = Asked {
         model: fields.text("model")?,
         prompts,
@@ -123,8 +111,16 @@ pub fn read(endpoint: Endpoint, body: &[u8], defaults: &Defaults) -> Result<Aske
         stream: fields.flag("stream")?.unwrap_or(false),
         usage_in_stream: usage_in_stream(&mut fields)?,
         logprobs: logprobs(endpoint, &mut fields)?,
+        echo,
+        several_calls: fields.flag("parallel_tool_calls")?.unwrap_or(true),
+        json_schema: json_schema(&mut fields)?,
     };
     fields.finish()?;
+    let has_tools = matches!(asked.prompts[..], [Prompt::WithTools { .. }]);
+    if has_tools && asked.json_schema.is_some() {
+        let what = "not together with tools, whose calls have forms of their own";
+        return Err(Wrong::field("response_format", what));
+    }
     if asked.prompts.len() as u64 * asked.n > MOST_ANSWERS {
         let what = format!(
             "{} prompts with {} answers each; at most {MOST_ANSWERS} answers",
@@ -136,14 +132,20 @@ pub fn read(endpoint: Endpoint, body: &[u8], defaults: &Defaults) -> Result<Aske
     Ok(asked)
 }
 
-fn sampling(endpoint: Endpoint, fields: &mut Fields, said: &Defaults) -> Result<Sampling, Wrong> {
+fn sampling(
+    endpoint: Endpoint,
+    fields: &mut Fields,
+    (said, echo): (&Defaults, bool),
+) -> Result<Sampling, Wrong> {
     let defaults = &said.sampling;
     let most = match endpoint {
         Endpoint::Chat if !said.limited => ANSWER,
         _ => defaults.max_new_tokens,
     };
-    let newer = fields.whole("max_completion_tokens", 1, MOST_TOKENS)?;
-    let older = fields.whole("max_tokens", 1, MOST_TOKENS)?;
+    // An answer without tokens is of use with its prompt alone.
+    let least = u64::from(!echo);
+    let newer = fields.whole("max_completion_tokens", least, MOST_TOKENS)?;
+    let older = fields.whole("max_tokens", least, MOST_TOKENS)?;
     let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let number = |x: f64| x as f32;
     let stop = stops(fields)?;
@@ -201,17 +203,51 @@ fn usage_in_stream(fields: &mut Fields) -> Result<bool, Wrong> {
     }
 }
 
-/// In chats true or false; in completions how many alternatives, of which there are none here.
-fn logprobs(endpoint: Endpoint, fields: &mut Fields) -> Result<bool, Wrong> {
+/// How many alternatives: in chats a field of its own.
+fn logprobs(endpoint: Endpoint, fields: &mut Fields) -> Result<Option<usize>, Wrong> {
+    let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     match endpoint {
-        Endpoint::Chat => Ok(fields.flag("logprobs")?.unwrap_or(false)),
-        Endpoint::Completions => match fields.whole("logprobs", 0, u64::MAX)? {
-            Some(2..) => Err(Wrong::field(
-                "logprobs",
-                "only the chosen token's is available: 0 or 1",
+        Endpoint::Chat => {
+            let asked = fields.flag("logprobs")?.unwrap_or(false);
+            let top = fields.whole("top_logprobs", 0, MOST_ALTERNATIVES)?;
+            match (asked, top) {
+                (true, top) => Ok(Some(top.map_or(0, count))),
+                (false, None | Some(0)) => Ok(None),
+                (false, Some(_)) => Err(Wrong::field(
+                    "top_logprobs",
+                    "needs logprobs, which must be true",
+                )),
+            }
+        }
+        Endpoint::Completions => {
+            let top = fields.whole("logprobs", 0, MOST_ALTERNATIVES)?;
+            Ok(top.map(count))
+        }
+    }
+}
+
+/// `response_format`: text, any JSON object, or JSON of a schema.
+fn json_schema(fields: &mut Fields) -> Result<Option<Value>, Wrong> {
+    const FORMAT: &str = "response_format";
+    let Some(format) = fields.take(FORMAT) else {
+        return Ok(None);
+    };
+    match format["type"].as_str() {
+        Some("text") => Ok(None),
+        Some("json_object") => Ok(Some(json!({"type": "object"}))),
+        Some("json_schema") => match &format["json_schema"]["schema"] {
+            schema @ Value::Object(_) => Ok(Some(schema.clone())),
+            other => Err(mistyped(
+                "response_format.json_schema.schema",
+                "an object",
+                other,
             )),
-            said => Ok(said.is_some()),
         },
+        _ => Err(mistyped(
+            FORMAT,
+            "an object whose type is text, json_object or json_schema",
+            &format,
+        )),
     }
 }
 
@@ -238,20 +274,32 @@ fn stops(fields: &mut Fields) -> Result<Option<Vec<String>>, Wrong> {
     Ok(Some(stops))
 }
 
-/// `prompt`: a text, or a list of texts.
+/// `prompt`: a text, a list of token ids, or a list of those.
 fn texts(fields: &mut Fields) -> Result<Vec<Prompt>, Wrong> {
-    const EXPECTED: &str = "a text or a list of texts (token ids are not supported)";
+    const EXPECTED: &str = "a text, a list of token ids, or a list of these";
+    let wrong = |found: &Value| mistyped("prompt", EXPECTED, found);
+    let tokens = |list: &[Value]| -> Result<Prompt, Wrong> {
+        let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
+        let ids = list
+            .iter()
+            .map(|value| id(value).ok_or_else(|| wrong(value)));
+        Ok(Prompt::Tokens(ids.collect::<Result<_, _>>()?))
+    };
     match fields.take("prompt") {
+        None => Err(Wrong::field("prompt", "missing")),
         Some(Value::String(text)) => Ok(vec![Prompt::Text(text)]),
+        Some(Value::Array(list)) if list.first().is_some_and(Value::is_number) => {
+            Ok(vec![tokens(&list)?])
+        }
         Some(Value::Array(list)) if !list.is_empty() => list
             .into_iter()
             .map(|item| match item {
                 Value::String(text) => Ok(Prompt::Text(text)),
-                other => Err(mistyped("prompt", EXPECTED, &other)),
+                Value::Array(ids) => tokens(&ids),
+                other => Err(wrong(&other)),
             })
             .collect(),
-        Some(other) => Err(mistyped("prompt", EXPECTED, &other)),
-        None => Err(Wrong::field("prompt", "missing")),
+        Some(other) => Err(wrong(&other)),
     }
 }
 
@@ -266,11 +314,22 @@ fn chat_prompt(fields: &mut Fields) -> Result<Prompt, Wrong> {
         Some(other) => return Err(mistyped("messages", "a list", &other)),
         None => return Err(Wrong::field("messages", "missing")),
     };
+    if let Some(last) = messages.last()
+        && last.extra.contains_key("tool_calls")
+    {
+        let name = format!("messages[{}]", messages.len() - 1);
+        let what = "the last message calls tools: their results (`role: tool`) must follow";
+        return Err(Wrong::field(&name, what));
+    }
     let tools = match fields.take("tools") {
         None => Vec::new(),
         Some(Value::Array(tools)) => tools,
         Some(other) => return Err(mistyped("tools", "a list", &other)),
     };
+    for (at, tool) in tools.iter().enumerate() {
+        tools::check(tool)
+            .map_err(|(key, what)| Wrong::field(&format!("tools[{at}]{key}"), what))?;
+    }
     let tools = match fields.take("tool_choice") {
         None => tools,
         Some(Value::String(word)) if word == "auto" => tools,
@@ -313,6 +372,8 @@ fn turn(at: usize, message: Value) -> Result<Turn, Wrong> {
             return Err(mistyped(&name, "a text or a list of parts", &other));
         }
     };
+    // As good as nothing here, too; templates may ask whether a field is there.
+    map.retain(|_, value| !value.is_null());
     Ok(Turn {
         role,
         content,
@@ -336,133 +397,6 @@ fn part_text(message: &str, part: &Value) -> Result<String, Wrong> {
         )),
     }
 }
-
-fn mistyped(param: &str, expected: &str, found: &Value) -> Wrong {
-    let found = one_line(&found.to_string());
-    let found: String = found.chars().take(60).collect();
-    Wrong::field(param, format!("expected {expected}, found {found}"))
-}
-
-/// The fields that nobody has read yet.
-struct Fields(Map<String, Value>);
-
-impl Fields {
-    /// Null is as good as nothing.
-    fn take(&mut self, name: &str) -> Option<Value> {
-        self.0.shift_remove(name).filter(|value| !value.is_null())
-    }
-
-    fn text(&mut self, name: &str) -> Result<Option<String>, Wrong> {
-        match self.take(name) {
-            None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
-            Some(other) => Err(mistyped(name, "a text", &other)),
-        }
-    }
-
-    fn flag(&mut self, name: &str) -> Result<Option<bool>, Wrong> {
-        match self.take(name) {
-            None => Ok(None),
-            Some(Value::Bool(said)) => Ok(Some(said)),
-            Some(other) => Err(mistyped(name, "true or false", &other)),
-        }
-    }
-
-    fn number(&mut self, name: &str, least: f64, most: f64) -> Result<Option<f64>, Wrong> {
-        let Some(value) = self.take(name) else {
-            return Ok(None);
-        };
-        let number = value.as_f64().filter(|x| (least..=most).contains(x));
-        let least = if least == f64::MIN_POSITIVE {
-            "above 0".into()
-        } else {
-            least.to_string()
-        };
-        let expected = || mistyped(name, &format!("a number from {least} to {most}"), &value);
-        number.ok_or_else(expected).map(Some)
-    }
-
-    /// A whole number, which some clients write as 5.0.
-    fn whole(&mut self, name: &str, least: u64, most: u64) -> Result<Option<u64>, Wrong> {
-        let Some(value) = self.take(name) else {
-            return Ok(None);
-        };
-        let as_float = value
-            .as_f64()
-            .filter(|x| *x >= 0.0 && x.fract() == 0.0 && *x < 2e15);
-        let number = value.as_u64().or(as_float.map(|x| x as u64));
-        let expected = match most {
-            u64::MAX => format!("a whole number of at least {least}"),
-            _ => format!("a whole number from {least} to {most}"),
-        };
-        let number = number.filter(|x| (least..=most).contains(x));
-        number
-            .ok_or_else(|| mistyped(name, &expected, &value))
-            .map(Some)
-    }
-
-    /// Any whole number: negative ones are seeds as well.
-    fn seed(&mut self) -> Result<Option<u64>, Wrong> {
-        let Some(value) = self.take("seed") else {
-            return Ok(None);
-        };
-        let negative = value.as_i64().map(i64::cast_unsigned);
-        let seed = value.as_u64().or(negative);
-        seed.ok_or_else(|| mistyped("seed", "a whole number", &value))
-            .map(Some)
-    }
-
-    /// What is left must have no effect.
-    fn finish(mut self) -> Result<(), Wrong> {
-        for (name, supported) in FIXED {
-            let Some(value) = self.take(name) else {
-                continue;
-            };
-            let is_supported = match serde_json::from_str::<Value>(supported) {
-                Ok(only) => only
-                    .as_f64()
-                    .map_or(only == value, |x| value.as_f64() == Some(x)),
-                Err(_) => false,
-            };
-            if !is_supported {
-                return Err(Wrong::field(
-                    name,
-                    format!("not supported; leave it out, or set it to {supported}"),
-                ));
-            }
-        }
-        self.0
-            .retain(|name, value| !WITHOUT_EFFECT.contains(&name.as_str()) && !value.is_null());
-        let Some(name) = self.0.keys().next() else {
-            return Ok(());
-        };
-        let near = nearest(name, KNOWN.iter().copied());
-        let hint = near.map_or_else(String::new, |near| format!("; {}", did_you_mean(near)));
-        Err(Wrong::field(&one_line(name), format!("unknown{hint}")))
-    }
-}
-
-/// Names for the hint of a mistyped one.
-const KNOWN: &[&str] = &[
-    "model",
-    "messages",
-    "prompt",
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "repetition_penalty",
-    "max_tokens",
-    "max_completion_tokens",
-    "seed",
-    "stop",
-    "n",
-    "stream",
-    "stream_options",
-    "logprobs",
-    "tools",
-    "tool_choice",
-];
 
 #[cfg(test)]
 mod tests;

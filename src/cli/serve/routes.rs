@@ -1,14 +1,16 @@
 //! The endpoints: what a request asks for is read, given to the model, and answered whole or as a stream of events.
 
 use super::access::{self, Access};
-use super::model::{Job, Model, NotTaken, Piece, Place};
-use super::reply::{self, Choice, Head, Token, Usage};
+use super::answer::{Answer, CallsWanted, Echo, Step};
+use super::failed::{Failed, json_of, refusal};
+use super::model::{Job, Model, Place};
+use super::reply::{self, Choice, Head, Usage};
 use super::request::{self, Defaults, Endpoint, Wrong};
 use crate::base::clock::{Clock, SystemClock};
-use crate::base::human;
 use crate::base::sampling::Sampling;
 use crate::base::text::one_line;
-use crate::wire::{Prompt, StopReason};
+use crate::data::chat::tool_calls::Tools;
+use crate::wire::{Prompt, Wanted};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::BytesRejection;
@@ -142,60 +144,6 @@ async fn completions(State(server): State<Server>, headers: HeaderMap, body: Rea
 /// A body, or why it could not be read.
 type Read = Result<Bytes, BytesRejection>;
 
-/// Why a request gets no answer.
-enum Failed {
-    Wrong(Wrong),
-    NoModel(String),
-    Busy,
-    Refused(String),
-    Gone(String),
-}
-
-impl Failed {
-    fn response(&self) -> Response {
-        let (status, body) = self.parts();
-        json_of(status, &body)
-    }
-
-    fn parts(&self) -> (StatusCode, Value) {
-        let invalid = "invalid_request_error";
-        match self {
-            Failed::Wrong(Wrong { param, what }) => {
-                let body = reply::error(invalid, what, param.as_deref());
-                (StatusCode::BAD_REQUEST, body)
-            }
-            Failed::NoModel(what) => {
-                let body = reply::error(invalid, what, Some("model"));
-                (StatusCode::NOT_FOUND, body)
-            }
-            Failed::Busy => {
-                let what = "too many requests wait for an answer; try again later";
-                (
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    reply::error("server_error", what, None),
-                )
-            }
-            Failed::Refused(what) => (StatusCode::BAD_REQUEST, reply::error(invalid, what, None)),
-            Failed::Gone(what) => {
-                let what = format!("the model's process is gone: {what}");
-                (
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    reply::error("server_error", &what, None),
-                )
-            }
-        }
-    }
-}
-
-impl From<NotTaken> for Failed {
-    fn from(why: NotTaken) -> Failed {
-        match why {
-            NotTaken::Busy => Failed::Busy,
-            NotTaken::Gone(why) => Failed::Gone(why),
-        }
-    }
-}
-
 /// A request that is to be answered.
 struct Accepted {
     head: Head,
@@ -206,6 +154,12 @@ struct Accepted {
     adapter: Option<String>,
     stream: bool,
     usage_in_stream: bool,
+    /// An answer may call several tools.
+    several_calls: bool,
+    /// Answers begin with their prompt.
+    echo: bool,
+    /// Answers are JSON values of this schema.
+    json_schema: Option<Value>,
     place: Place,
 }
 
@@ -266,6 +220,9 @@ impl Server {
             n: asked.n,
             stream: asked.stream,
             usage_in_stream: asked.usage_in_stream,
+            several_calls: asked.several_calls,
+            echo: asked.echo,
+            json_schema: asked.json_schema,
             adapter,
         })
     }
@@ -284,45 +241,67 @@ impl Server {
         let mut usage = Usage::default();
         for index in 0..accepted.answers() {
             let mut answer = self.begin(accepted, index);
-            let (mut text, mut tokens) = (String::new(), Vec::new());
-            let reason = loop {
+            let mut choice = Choice::new(index);
+            loop {
                 match answer.next().await? {
-                    Step::Token(token) => {
-                        text.push_str(&token.text);
-                        tokens.push(token);
+                    Step::Token(token) => choice.push(token),
+                    Step::Call(call) => choice.calls.push(call),
+                    Step::End(finish) => {
+                        choice.finish = finish;
+                        break;
                     }
-                    Step::End(reason) => break reason,
                 }
-            };
+            }
             usage.add(answer.usage);
-            choices.push(Choice {
-                index,
-                text,
-                tokens,
-                reason,
-            });
+            choices.push(choice);
         }
         Ok(accepted.head.whole(choices, usage))
     }
 
     /// The answer of this number: each prompt has `n` of them, with seeds one after the other.
     fn begin(&self, accepted: &Accepted, index: u64) -> Answer {
+        let prompt = &accepted.prompts[(index / accepted.n) as usize];
+        let echo = Echo {
+            wanted: accepted.echo,
+            text: match prompt {
+                Prompt::Text(text) => Some(text.clone()),
+                _ => None,
+            },
+            scores: Vec::new(),
+        };
         let job = Job {
-            prompt: accepted.prompts[(index / accepted.n) as usize].clone(),
+            wanted: Wanted {
+                logprobs: accepted.head.logprobs,
+                // Of ids the text is known by their tokens alone.
+                prompt_logprobs: accepted.echo
+                    && (accepted.head.logprobs.is_some() || matches!(prompt, Prompt::Tokens(_))),
+                // As OpenAI's completions count it.
+                end_token: accepted.head.endpoint == Endpoint::Completions
+                    && accepted.head.logprobs.is_some(),
+                json_schema: accepted.json_schema.clone(),
+            },
+            prompt: prompt.clone(),
             sampling: Sampling {
                 seed: accepted.sampling.seed.wrapping_add(index),
                 ..accepted.sampling.clone()
             },
             adapter: accepted.adapter.clone(),
         };
-        Answer {
-            id: accepted.head.id.clone(),
-            is_first: index.is_multiple_of(accepted.n),
-            pieces: self.model.answer(&accepted.place, job),
-            model: Arc::clone(&self.model),
-            at: 0,
-            usage: Usage::default(),
-        }
+        let calls = match &job.prompt {
+            Prompt::WithTools { tools, .. } => Some(CallsWanted {
+                tools: Tools::new(tools.clone()),
+                several: accepted.several_calls,
+            }),
+            _ => None,
+        };
+        Answer::begin(
+            accepted.head.id.clone(),
+            index.is_multiple_of(accepted.n),
+            Arc::clone(&self.model),
+            self.model.answer(&accepted.place, job),
+            calls,
+            echo,
+        )
     }
 
     /// Server-sent events, written by a task of their own. What is refused is refused before they begin. A reader that goes away
@@ -377,6 +356,7 @@ impl Server {
             let (mut answer, mut first) = begun
                 .take()
                 .unwrap_or_else(|| (self.begin(accepted, index), None));
+            let mut calls = 0;
             loop {
                 let step = match first.take() {
                     Some(step) => step,
@@ -386,8 +366,16 @@ impl Server {
                     },
                 };
                 let (event, is_last) = match step {
+                    // What may begin a call is held back.
+                    Step::Token(token) if token.text.is_empty() && head.logprobs.is_none() => {
+                        continue;
+                    }
                     Step::Token(token) => (head.piece(index, &token), false),
-                    Step::End(reason) => (head.closing(index, reason), true),
+                    Step::Call(call) => {
+                        calls += 1;
+                        (head.call(index, calls - 1, &call), false)
+                    }
+                    Step::End(finish) => (head.closing(index, finish), true),
                 };
                 if !put(event).await {
                     return Ok(false);
@@ -402,79 +390,10 @@ impl Server {
     }
 }
 
-/// An answer while it is written. Dropping it ends it.
-struct Answer {
-    /// Of its reply, for the log.
-    id: String,
-    /// The first one to its prompt, whose tokens it counts.
-    is_first: bool,
-    pieces: mpsc::Receiver<Piece>,
-    model: Arc<Model>,
-    /// Characters so far.
-    at: usize,
-    /// Of the whole answer, once it has ended.
-    usage: Usage,
-}
-
-enum Step {
-    Token(Token),
-    End(StopReason),
-}
-
-impl Answer {
-    async fn next(&mut self) -> Result<Step, Failed> {
-        match self.pieces.recv().await {
-            Some(Piece::Token { text, logprob }) => {
-                let at = self.at;
-                self.at += text.chars().count();
-                Ok(Step::Token(Token { text, logprob, at }))
-            }
-            Some(Piece::Done {
-                reason,
-                n_tokens,
-                prompt_tokens,
-                seconds,
-            }) => {
-                log(&self.id, n_tokens, prompt_tokens, seconds);
-                self.usage = Usage {
-                    prompt: if self.is_first { prompt_tokens } else { 0 },
-                    completion: n_tokens,
-                };
-                Ok(Step::End(reason))
-            }
-            Some(Piece::Refused(why)) => Err(Failed::Refused(why)),
-            Some(Piece::Gone(why)) => Err(Failed::Gone(why)),
-            None => Err(Failed::Gone(self.model.end().await)),
-        }
-    }
-}
-
 fn is_json(headers: &HeaderMap) -> bool {
     let said = headers
         .get(header::CONTENT_TYPE)
         .and_then(|v| v.to_str().ok());
     let kind = said.map(|said| said.split(';').next().unwrap_or_default().trim());
     kind.is_some_and(|kind| kind.eq_ignore_ascii_case("application/json"))
-}
-
-fn json_of(status: StatusCode, value: &Value) -> Response {
-    let headers = [(header::CONTENT_TYPE, "application/json")];
-    (status, headers, value.to_string()).into_response()
-}
-
-fn refusal(status: StatusCode, kind: &str, what: &str, param: Option<&str>) -> Response {
-    json_of(status, &reply::error(kind, what, param))
-}
-
-/// One line for each answer.
-fn log(id: &str, n_tokens: u64, prompt_tokens: u64, seconds: f64) {
-    let speed = match seconds > 0.0 {
-        true => format!(" · {} tok/s", human::short(n_tokens as f64 / seconds)),
-        false => String::new(),
-    };
-    errln!(
-        "{id} · {} · prompt {}{speed}",
-        human::counted(n_tokens, "token"),
-        human::counted(prompt_tokens, "token")
-    );
 }

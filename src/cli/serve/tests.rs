@@ -3,7 +3,9 @@
 use super::*;
 use crate::base::clock::UnixMillis;
 use crate::link::{Incoming, Link};
-use crate::wire::{Command, Envelope, Event, Num, Prompt, StopReason, VERSION};
+use crate::wire::{
+    Command, Envelope, Event, LikelyToken, Num, Prompt, PromptToken, StopReason, VERSION,
+};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -22,7 +24,7 @@ const ENDLESS: &str = "endless";
 /// A prompt that ends the engine.
 const DIES: &str = "die";
 
-/// An engine that answers with its prompt's letters, reversed.
+/// An engine that answers with its prompt's letters, reversed; with those in their order where there are tools.
 fn engine(template: Option<&str>, adapters: &[&str]) -> (Link, std_mpsc::Receiver<Command>) {
     let (send, incoming) = mpsc::channel(64);
     let (commands, mut inbox) = mpsc::channel(4);
@@ -60,7 +62,11 @@ fn engine(template: Option<&str>, adapters: &[&str]) -> (Link, std_mpsc::Receive
                     command: request.id,
                     name,
                 }),
-                Command::Generate { prompt, .. } => {
+                Command::Generate {
+                    prompt,
+                    sampling,
+                    wanted,
+                } => {
                     let text = said(&prompt);
                     if text == DIES {
                         let why = Some("llmtui: out of memory".into());
@@ -76,10 +82,12 @@ fn engine(template: Option<&str>, adapters: &[&str]) -> (Link, std_mpsc::Receive
                     }
                     let token = |text: String| Event::Token {
                         command: request.id,
-                        text,
                         logprob: Num(-0.5),
                         entropy: None,
                         id: Some(7),
+                        bytes: wanted.logprobs.map(|_| text.clone().into_bytes()),
+                        top: alternatives(wanted.logprobs.unwrap_or(0)),
+                        text,
                     };
                     let mut reason = StopReason::Stop;
                     if text == ENDLESS {
@@ -89,7 +97,37 @@ fn engine(template: Option<&str>, adapters: &[&str]) -> (Link, std_mpsc::Receive
                         }
                         let _ = seen.send(Command::Cancel { target: request.id });
                     }
-                    for letter in text.chars().rev() {
+                    if wanted.prompt_logprobs {
+                        let token = |(at, c): (usize, char)| PromptToken {
+                            id: 5,
+                            bytes: c.to_string().into_bytes(),
+                            logprob: (at > 0).then_some(Num(-0.25)),
+                            top: alternatives(if at > 0 {
+                                wanted.logprobs.unwrap_or(0)
+                            } else {
+                                0
+                            }),
+                        };
+                        say(Event::PromptScored {
+                            command: request.id,
+                            tokens: text.chars().enumerate().map(token).collect(),
+                        });
+                    }
+                    let mut letters: Vec<char> = text.chars().rev().collect();
+                    if matches!(prompt, Prompt::WithTools { .. }) {
+                        letters.reverse();
+                        say(Event::Prompted {
+                            command: request.id,
+                            text: text.clone(),
+                            prompt_tokens: 3,
+                            tool_calls: Some("hermes".into()),
+                        });
+                    }
+                    if letters.len() > sampling.max_new_tokens {
+                        letters.truncate(sampling.max_new_tokens);
+                        reason = StopReason::Length;
+                    }
+                    for letter in letters {
                         say(token(letter.to_string()));
                     }
                     say(Event::Generated {
@@ -110,9 +148,21 @@ fn engine(template: Option<&str>, adapters: &[&str]) -> (Link, std_mpsc::Receive
     (link, asked)
 }
 
+/// The first is a part of a character, and the second its other part.
+fn alternatives(n: usize) -> Vec<LikelyToken> {
+    let of = |(id, bytes): (u32, &[u8])| LikelyToken {
+        id,
+        logprob: Num(-0.125 * f64::from(id)),
+        bytes: bytes.to_vec(),
+    };
+    let all: [(u32, &[u8]); 3] = [(1, &[0xc3]), (2, &[0xa4]), (3, b"z")];
+    all.into_iter().map(of).take(n).collect()
+}
+
 fn said(prompt: &Prompt) -> String {
     match prompt {
         Prompt::Text(text) => text.clone(),
+        Prompt::Tokens(ids) => format!("{ids:?}"),
         Prompt::Turns(messages) | Prompt::WithTools { messages, .. } => messages
             .last()
             .map(|turn| turn.content.clone())
@@ -220,6 +270,72 @@ fn a_chat_gets_one_answer_with_its_count_of_tokens() {
 }
 
 #[test]
+fn tokens_have_alternatives_with_the_bytes_of_parts_of_characters() {
+    let server = served(Some("t"), &[], None);
+    let (_, reply) = server.chat(&json!({"logprobs": true, "top_logprobs": 2}));
+    let first = &reply["choices"][0]["logprobs"]["content"][0];
+    assert_eq!(
+        (&first["token"], &first["bytes"]),
+        (&json!("c"), &json!([99]))
+    );
+    let top = json!([
+        {"token": "bytes:\\xc3", "logprob": -0.125, "bytes": [0xc3]},
+        {"token": "bytes:\\xa4", "logprob": -0.25, "bytes": [0xa4]},
+    ]);
+    assert_eq!(first["top_logprobs"], top);
+    let asked = json!({"prompt": "abz", "logprobs": 3});
+    let (_, reply) = server.post("/v1/completions", &asked);
+    let logprobs = &reply["choices"][0]["logprobs"];
+    assert_eq!(logprobs["tokens"], json!(["z", "b", "a"]));
+    let with_itself = json!({"bytes:\\xc3": -0.125, "bytes:\\xa4": -0.25, "z": -0.375, "b": -0.5});
+    assert_eq!(logprobs["top_logprobs"][1], with_itself);
+    let once = &logprobs["top_logprobs"][0];
+    assert_eq!(once["z"], -0.375, "of two of the same text the likelier");
+}
+
+/// As lm-evaluation-harness asks for the log-likelihood of an answer, and reads it.
+#[test]
+fn an_echo_has_the_log_probabilities_of_the_prompt() {
+    let server = served(None, &[], None);
+    let asked = json!({"prompt": ["xä", [1, 2]], "temperature": 0, "max_tokens": 1, "logprobs": 1, "seed": 1234, "echo": true});
+    let (status, reply) = server.post("/v1/completions", &asked);
+    assert_eq!(status, 200, "{reply}");
+    let choice = &reply["choices"][0];
+    assert_eq!(choice["text"], "xää", "the prompt, and one token");
+    let logprobs = &choice["logprobs"];
+    assert_eq!(logprobs["tokens"], json!(["x", "ä", "ä"]));
+    assert_eq!(logprobs["token_logprobs"], json!([null, -0.25, -0.5]));
+    assert_eq!(logprobs["text_offset"], json!([0, 1, 2]));
+    assert_eq!(logprobs["top_logprobs"][0], Value::Null);
+    assert_eq!(
+        logprobs["top_logprobs"][1],
+        json!({"bytes:\\xc3": -0.125, "ä": -0.25})
+    );
+    // The scripted engine's text for token ids is their list.
+    assert_eq!(reply["choices"][1]["text"], "[1, 2]]");
+    let Command::Generate { prompt, wanted, .. } = server.commands.try_iter().nth(1).unwrap()
+    else {
+        panic!("the engine was asked for something else");
+    };
+    assert_eq!(
+        (prompt, wanted.logprobs, wanted.prompt_logprobs),
+        (Prompt::Tokens(vec![1, 2]), Some(1), true)
+    );
+    let nothing_new = json!({"prompt": "ab", "max_tokens": 0, "logprobs": 0, "echo": true});
+    let (_, reply) = server.post("/v1/completions", &nothing_new);
+    let choice = &reply["choices"][0];
+    assert_eq!(
+        (&choice["text"], &choice["finish_reason"]),
+        (&json!("ab"), &json!("length"))
+    );
+    assert_eq!(choice["logprobs"]["token_logprobs"], json!([null, -0.25]));
+    assert_eq!(choice["logprobs"]["top_logprobs"], Value::Null);
+    let without = json!({"prompt": "ab", "max_tokens": 1, "echo": true});
+    let (_, reply) = server.post("/v1/completions", &without);
+    assert_eq!(reply["choices"][0]["text"], "abb");
+}
+
+#[test]
 fn texts_are_completed_each_n_times() {
     let server = served(None, &[], None);
     let asked = json!({"prompt": ["ab", "cde"], "n": 2, "seed": 10, "logprobs": 0});
@@ -274,6 +390,89 @@ fn a_stream_has_an_event_for_each_token_and_an_end() {
     assert_eq!(values[4]["choices"][0]["finish_reason"], "stop");
     assert_eq!(values[5]["usage"]["completion_tokens"], 3);
     assert_eq!(values.len(), 6);
+}
+
+/// A request whose answer calls a tool twice.
+fn calling(more: &Value) -> Value {
+    let call = r#"<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>"#;
+    let mut asked = body(&json!({
+        "messages": [{"role": "user", "content": format!("So: {call}\n{call}")}],
+        "tools": [{"type": "function", "function": {"name": "add"}}],
+    }));
+    for (key, value) in more.as_object().unwrap() {
+        asked[key] = value.clone();
+    }
+    asked
+}
+
+#[test]
+fn calls_of_tools_are_read_out_of_the_answer() {
+    let server = served(Some("t"), &[], None);
+    let chat = |more: &Value| {
+        let (status, reply) = server.post("/v1/chat/completions", &calling(more));
+        assert_eq!(status, 200, "{reply}");
+        reply["choices"][0].clone()
+    };
+    let choice = chat(&json!({"logprobs": true}));
+    assert_eq!(choice["finish_reason"], "tool_calls");
+    assert_eq!(choice["message"]["content"], "So:");
+    let calls = choice["message"]["tool_calls"].as_array().unwrap();
+    let function = json!({"name": "add", "arguments": "{\"a\":1}"});
+    for call in calls {
+        assert_eq!(
+            (&call["type"], &call["function"]),
+            (&json!("function"), &function)
+        );
+        assert_eq!(call["id"].as_str().map(str::len), Some(9));
+    }
+    assert_eq!(calls.len(), 2);
+    assert_ne!(calls[0]["id"], calls[1]["id"]);
+    let tokens = choice["logprobs"]["content"].as_array().unwrap();
+    assert!(tokens.len() > 100, "those of the calls as well");
+    let one = chat(&json!({"parallel_tool_calls": false}));
+    assert_eq!(one["message"]["tool_calls"].as_array().unwrap().len(), 1);
+    let none = chat(&json!({"tool_choice": "none"}));
+    assert_eq!(
+        (&none["message"]["tool_calls"], &none["finish_reason"]),
+        (&Value::Null, &json!("stop"))
+    );
+    let only = json!([{"role": "user", "content": "<tool_call>{\"name\": \"add\"}</tool_call>"}]);
+    let only = chat(&json!({"messages": only}));
+    assert_eq!(only["message"]["content"], Value::Null);
+    let wrong = json!([{"role": "user", "content": "<tool_call>add</tool_call>"}]);
+    let wrong = chat(&json!({"messages": wrong}));
+    assert_eq!(
+        wrong["message"],
+        json!({"role": "assistant", "content": "<tool_call>add</tool_call>"})
+    );
+    assert_eq!(wrong["finish_reason"], "stop");
+}
+
+#[test]
+fn a_stream_has_each_call_as_a_piece() {
+    let server = served(Some("t"), &[], None);
+    let asked = calling(&json!({"stream": true})).to_string();
+    let (status, text) = server.ask("POST", "/v1/chat/completions", JSON, &asked);
+    assert_eq!(status, 200);
+    let choices: Vec<Value> = text
+        .split("\n\n")
+        .filter_map(|e| serde_json::from_str::<Value>(e.strip_prefix("data: ")?).ok())
+        .map(|event| event["choices"][0].clone())
+        .collect();
+    let content = choices
+        .iter()
+        .filter_map(|c| c["delta"]["content"].as_str());
+    assert_eq!(content.collect::<String>(), "So:");
+    let calls: Vec<&Value> = choices
+        .iter()
+        .filter_map(|c| c["delta"]["tool_calls"].get(0))
+        .collect();
+    assert_eq!(
+        (calls[0]["index"].as_u64(), calls[1]["index"].as_u64()),
+        (Some(0), Some(1))
+    );
+    assert_eq!(calls[1]["function"]["arguments"], "{\"a\":1}");
+    assert_eq!(choices.last().unwrap()["finish_reason"], "tool_calls");
 }
 
 #[test]

@@ -7,15 +7,17 @@
 use super::Model;
 use super::decoding::{Decoding, Extent};
 pub use super::kv_cache::PrefixCache;
-pub use super::sampler::BrokenLogit;
+pub use super::sampler::{Alternative, BrokenLogit, Constraint, FORBIDDEN};
 use super::sampler::{Chosen, Sampler};
 use crate::base::sampling::Sampling;
 use crate::kernels::errors::error_text;
 use crate::kernels::threads;
 use candle_core::{Error, Result, bail};
+pub use prompt::{PromptToken, score_prompt};
 pub use reads::BatchDecoder;
 use std::ops::ControlFlow;
 
+mod prompt;
 mod reads;
 
 /// One new token.
@@ -70,6 +72,8 @@ pub struct Generated {
     pub finish: Finish,
     /// The token that ended the text, if any.
     pub end: Option<GeneratedToken>,
+    /// The most likely tokens at its place, where they are asked for.
+    pub end_alternatives: Vec<Alternative>,
 }
 
 /// What to do if a text has filled the context.
@@ -99,16 +103,23 @@ pub struct Prompt<'a> {
     pub number: u32,
 }
 
+/// What one text has besides the settings that all texts share.
+#[derive(Default)]
+pub struct Extras<'a> {
+    /// So many of the most likely tokens come with each token.
+    pub top: usize,
+    /// Which tokens may come next.
+    pub constraint: Option<&'a mut dyn Constraint>,
+}
+
 /// Progress of generation.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Step {
+pub enum Step<'a> {
     /// This many tokens of the prompt are prefilled, `kept` of them from the cache of an earlier text. Sent before prefill and
     /// between two chunks of a long prompt.
-    Read {
-        tokens: usize,
-        kept: usize,
-    },
-    Token(GeneratedToken),
+    Read { tokens: usize, kept: usize },
+    /// A token, and the most likely ones at its place, where they are asked for.
+    Token(GeneratedToken, &'a [Alternative]),
 }
 
 /// Generates at most `sampling.max_new_tokens` after `prompt`. `on_token` gets each token as it is sampled and may stop.
@@ -137,11 +148,12 @@ pub fn generate(
 ///
 /// # Errors
 /// As [`generate`].
-pub fn generate_on(
+pub fn generate_on<'a>(
     model: &mut Model,
     kept: &mut PrefixCache,
     prompt: &[u32],
-    how: Continuing,
+    how: Continuing<'a>,
+    extras: Extras<'a>,
     on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
 ) -> Result<Generated> {
     let prompt = Prompt {
@@ -150,6 +162,7 @@ pub fn generate_on(
     };
     let tokens = room(model, &[prompt], how)?;
     let mut text = Text::of(model, prompt, how);
+    text.sampler = text.sampler.with(extras.top, extras.constraint);
     let begun = text.window.clone();
     model.decode_on(kept, (&begun, tokens), |decoding| {
         text.read = decoding.held(0);
@@ -162,7 +175,7 @@ pub fn generate_on(
         let texts = std::slice::from_mut(&mut text);
         run(texts, decoding, how, &mut |_, step| match step {
             Step::Read { tokens, .. } => on_step(Step::Read { tokens, kept }),
-            token => on_step(token),
+            token @ Step::Token(..) => on_step(token),
         })?;
         Ok(text.window.clone())
     })?;
@@ -232,7 +245,7 @@ fn side_by_side(
     }
     run(texts, reader, how, &mut |i, step| match step {
         Step::Read { .. } => ControlFlow::Continue(()),
-        Step::Token(token) => on_token(i, token),
+        Step::Token(token, _) => on_token(i, token),
     })
 }
 
@@ -285,7 +298,7 @@ fn run(
         let rows = rows(texts, &running, reader);
         draw(texts, &rows, &logits, running.len());
         for (i, text) in texts.iter_mut().enumerate() {
-            let mut on_token = |token| on_step(i, Step::Token(token));
+            let mut on_token = |token, top: &[Alternative]| on_step(i, Step::Token(token, top));
             if text.take_over(how.ends, &mut on_token)? {
                 text.settle(i, reader);
             }
@@ -370,6 +383,10 @@ impl<'a> Text<'a> {
         Generated {
             tokens: self.new,
             finish: self.finish.unwrap_or(Finish::Stopped),
+            end_alternatives: match self.end {
+                Some(_) => self.sampler.alternatives,
+                None => Vec::new(),
+            },
             end: self.end,
         }
     }
@@ -416,7 +433,7 @@ impl<'a> Text<'a> {
     fn take_over(
         &mut self,
         ends: &[u32],
-        on_token: &mut dyn FnMut(GeneratedToken) -> ControlFlow<()>,
+        on_token: &mut dyn FnMut(GeneratedToken, &[Alternative]) -> ControlFlow<()>,
     ) -> Result<bool> {
         let Some(drawn) = self.drawn.take() else {
             return Ok(false);
@@ -435,7 +452,7 @@ impl<'a> Text<'a> {
         }
         self.new.push(chosen.id);
         self.window.push(chosen.id);
-        if on_token(token).is_break() {
+        if on_token(token, &self.sampler.alternatives).is_break() {
             self.finish = Some(Finish::Stopped);
         } else if self.new.len() >= self.max_new_tokens {
             self.finish = Some(Finish::Length);
@@ -462,5 +479,7 @@ impl<'a> Text<'a> {
 
 #[cfg(test)]
 mod precision_tests;
+#[cfg(test)]
+mod prompt_tests;
 #[cfg(test)]
 mod tests;

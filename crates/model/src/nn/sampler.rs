@@ -7,6 +7,8 @@
 //! 5. min-p over the remaining candidates;
 //! 6. a draw from the softmax of the remaining candidates.
 //!
+//! Tokens that do not fit the form of the text ([`Constraint`]) are left out behind the temperature.
+//!
 //! The most likely token survives every truncation. The reported log-probability of a token and the entropy at its position
 //! are those of the model's own distribution, before all of this. Stop strings are about text and handled elsewhere.
 
@@ -58,6 +60,56 @@ pub(crate) struct Chosen {
     pub tempered: f32,
 }
 
+/// A token that might have come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Alternative {
+    pub id: u32,
+    /// In nats, under the model's own distribution.
+    pub logprob: f32,
+}
+
+/// The log-probability of a token, in nats, by the softmax of the logits.
+pub(crate) fn logprob(logits: &[f32], of: &Softmax, id: u32) -> f32 {
+    (f64::from(logits[id as usize] - of.top) - of.sum.ln()) as f32
+}
+
+/// The `n` most likely tokens by the softmax of the logits, likeliest first; of equal ones the first ids.
+pub(crate) fn most_likely(logits: &[f32], of: &Softmax, n: usize) -> Vec<Alternative> {
+    let mut best: Vec<(u32, f32)> = Vec::with_capacity(n + 1);
+    for (id, &logit) in (0..).zip(logits) {
+        let is_full = best.len() == n;
+        if is_full && best.last().is_none_or(|&(_, least)| logit <= least) {
+            continue;
+        }
+        let at = best.partition_point(|&(_, better)| better >= logit);
+        best.insert(at, (id, logit));
+        best.truncate(n);
+    }
+    let alternative = |(id, _)| Alternative {
+        id,
+        logprob: logprob(logits, of, id),
+    };
+    best.into_iter().map(alternative).collect()
+}
+
+/// Says which tokens may come next in one text, so that it has a form.
+pub trait Constraint: Send {
+    /// Gives the logit [`FORBIDDEN`] to the tokens that cannot come next. At least one stays.
+    ///
+    /// # Errors
+    /// A sentence: the form is beyond its limits.
+    fn mask(&mut self, logits: &mut [f32]) -> std::result::Result<(), String>;
+
+    /// The next token, which may be one that ends the text.
+    ///
+    /// # Errors
+    /// A sentence: it was forbidden.
+    fn accept(&mut self, id: u32) -> std::result::Result<(), String>;
+}
+
+/// The logit of a token that cannot come: finite, and of no weight beside any other.
+pub const FORBIDDEN: f32 = -1e30;
+
 /// Samples the tokens of one text; a draw depends only on the seed, the text's number and the index of the new token.
 pub(crate) struct Sampler<'a> {
     sampling: &'a Sampling,
@@ -67,6 +119,11 @@ pub(crate) struct Sampler<'a> {
     seen: Vec<bool>,
     /// Logits after penalty and temperature, if these change any; reused between draws, as are the following.
     adjusted: Vec<f32>,
+    /// The form of the text, if it has one.
+    constraint: Option<&'a mut dyn Constraint>,
+    /// So many of the most likely tokens are found with each token.
+    top: usize,
+    pub alternatives: Vec<Alternative>,
     /// (id, adjusted logit) of the remaining candidates; empty without truncation.
     candidates: Vec<(u32, f32)>,
     /// Unnormalized probabilities; at the end, those of the model's own distribution.
@@ -81,6 +138,9 @@ impl<'a> Sampler<'a> {
             number,
             seen: vec![false; if penalised { vocab_size } else { 0 }],
             adjusted: Vec::new(),
+            constraint: None,
+            top: 0,
+            alternatives: Vec::new(),
             candidates: Vec::new(),
             weights: Vec::new(),
         };
@@ -88,6 +148,12 @@ impl<'a> Sampler<'a> {
             sampler.note(id);
         }
         sampler
+    }
+
+    /// The same for a text of a form, with `top` alternatives to each token.
+    pub fn with(mut self, top: usize, constraint: Option<&'a mut dyn Constraint>) -> Self {
+        (self.top, self.constraint) = (top, constraint);
+        self
     }
 
     fn note(&mut self, id: u32) {
@@ -99,7 +165,7 @@ impl<'a> Sampler<'a> {
     /// New token number `index` (from 0).
     ///
     /// # Errors
-    /// A logit that is not finite ([`BrokenLogit::of`] finds it).
+    /// A logit that is not finite ([`BrokenLogit::of`] finds it); a form beyond its limits.
     pub fn next(&mut self, logits: &[f32], index: u64) -> Result<Chosen> {
         if !distribution::is_finite(logits) {
             let damaged = logits.iter().enumerate().find(|(_, x)| !x.is_finite());
@@ -108,9 +174,14 @@ impl<'a> Sampler<'a> {
             return Err(BrokenLogit { token, value }).context("generating");
         }
         let temperature = self.temperature();
-        let is_plain = self.seen.is_empty() && [0.0, 1.0].contains(&temperature);
+        let is_plain = self.seen.is_empty()
+            && self.constraint.is_none()
+            && [0.0, 1.0].contains(&temperature);
         if !is_plain {
             self.adjust(logits);
+        }
+        if let Some(constraint) = &mut self.constraint {
+            constraint.mask(&mut self.adjusted).map_err(Error::msg)?;
         }
         let mut own = None;
         let id = if temperature <= 0.0 {
@@ -130,17 +201,20 @@ impl<'a> Sampler<'a> {
             self.draw_of_all(&self.adjusted, index)
         };
         self.note(id);
-        let logprob = |logits: &[f32], of: &Softmax| {
-            (f64::from(logits[id as usize] - of.top) - of.sum.ln()) as f32
-        };
+        if let Some(constraint) = &mut self.constraint {
+            constraint.accept(id).map_err(Error::msg)?;
+        }
         // Greedy completions have no temperature.
         let tempered = !is_plain && temperature > 0.0;
         let tempered = tempered.then(|| {
             let of = distribution::softmax(&self.adjusted, &mut self.weights);
-            logprob(&self.adjusted, &of)
+            logprob(&self.adjusted, &of, id)
         });
         let own = own.unwrap_or_else(|| distribution::softmax(logits, &mut self.weights));
-        let logprob = logprob(logits, &own);
+        let logprob = logprob(logits, &own, id);
+        if self.top > 0 {
+            self.alternatives = most_likely(logits, &own, self.top);
+        }
         Ok(Chosen {
             id,
             logprob,

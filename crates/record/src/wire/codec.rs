@@ -242,4 +242,48 @@ mod tests {
         );
         assert_eq!(decode_command(&line).unwrap(), request);
     }
+
+    #[test]
+    fn prompts_of_any_kind_and_what_is_wanted_go_over_the_wire_and_old_lines_are_read() {
+        use crate::wire::{LikelyToken, Prompt, Turn, Wanted};
+        let line = |prompt: Prompt, wanted: Wanted| {
+            let sampling = Default::default();
+            let command = Command::Generate {
+                prompt,
+                sampling,
+                wanted,
+            };
+            let request = Request { id: 1, command };
+            let line = encode(&request);
+            assert_eq!(decode_command(&line).unwrap(), request, "{line}");
+            line
+        };
+        let plain = line("a".into(), Wanted::default());
+        assert!(!plain.contains("wanted"), "{plain}");
+        line(Prompt::Tokens(vec![5, 7]), Wanted::default());
+        line(
+            Prompt::Turns(vec![Turn::new("user", "hi")]),
+            Wanted::default(),
+        );
+        let wanted = Wanted {
+            logprobs: Some(3),
+            prompt_logprobs: true,
+            end_token: true,
+            json_schema: Some(serde_json::json!({"type": "object"})),
+        };
+        line("a".into(), wanted);
+        let old = r#"{"v":1,"seq":4,"t":7,"event":{"type":"Token","command":1,"text":"x","logprob":-1.0}}"#;
+        let mut envelope = decode_envelope(old).unwrap();
+        let Event::Token { bytes, top, .. } = &mut envelope.event else {
+            panic!("{envelope:?}")
+        };
+        assert_eq!((bytes.as_ref(), top.len()), (None, 0));
+        *bytes = Some(vec![0xf0]);
+        top.push(LikelyToken {
+            id: 3,
+            logprob: Num(f64::NEG_INFINITY),
+            bytes: vec![0x9f],
+        });
+        assert_eq!(decode_envelope(&encode(&envelope)).unwrap(), envelope);
+    }
 }

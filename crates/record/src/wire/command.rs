@@ -54,12 +54,38 @@ pub enum Prompt {
     Text(String),
     /// Rendered by the model's chat template. If the last turn is the assistant's, it is continued.
     Turns(Vec<Turn>),
+    /// Continued as they are: ids of the model's vocabulary.
+    Tokens(Vec<u32>),
     /// The same with tools the model may call.
     WithTools {
         messages: Vec<Turn>,
         /// Definitions as for transformers' `apply_chat_template`; the template renders them into the prompt.
         tools: Vec<serde_json::Value>,
     },
+}
+
+/// What a `Generate` asks for besides a text.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Wanted {
+    /// The bytes of each token of the answer, and so many of the most likely tokens at its place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logprobs: Option<usize>,
+    /// `PromptScored` events before the answer, with as many alternatives.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub prompt_logprobs: bool,
+    /// The token that ends the answer has a `Token` event, too, without text; it is none of the answer's tokens.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub end_token: bool,
+    /// The answer is a JSON value of this schema.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub json_schema: Option<serde_json::Value>,
+}
+
+impl Wanted {
+    fn is_nothing(&self) -> bool {
+        *self == Wanted::default()
+    }
 }
 
 impl From<&str> for Prompt {
@@ -92,6 +118,8 @@ pub enum Command {
         prompt: Prompt,
         #[serde(default)]
         sampling: Sampling,
+        #[serde(default, skip_serializing_if = "Wanted::is_nothing")]
+        wanted: Wanted,
     },
     /// Use this adapter for the following answers, or none; inference engines only. Answered by `AdapterUsed`.
     UseAdapter {

@@ -9,6 +9,28 @@ use std::collections::BTreeMap;
 /// Metric values by metric id.
 pub type Values = BTreeMap<String, Num>;
 
+/// A token that might have come.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LikelyToken {
+    pub id: u32,
+    /// Natural log of its probability before penalties, temperature and truncation.
+    pub logprob: Num,
+    pub bytes: Vec<u8>,
+}
+
+/// A token of a prompt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PromptToken {
+    pub id: u32,
+    pub bytes: Vec<u8>,
+    /// Absent of the first: nothing is before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logprob: Option<Num>,
+    /// The most likely tokens at its place, likeliest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub top: Vec<LikelyToken>,
+}
+
 /// One line of `events.jsonl` and of every link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Envelope {
@@ -222,6 +244,9 @@ pub enum Event {
         text: String,
         /// Length in tokens, including BOS if the model has one.
         prompt_tokens: u64,
+        /// The format of tool calls in the answer (`data::chat::tool_calls`), where the prompt has tools and it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tool_calls: Option<String>,
     },
     /// Prefill progress of a `Generate`: before prefill and between chunks of a long prompt.
     PromptRead {
@@ -230,6 +255,11 @@ pub enum Event {
         tokens: u64,
         /// Prefix tokens served from the KV cache.
         kept: u64,
+    },
+    /// Tokens of the prompt, in their order, of a `Generate` that wants their log-probabilities.
+    PromptScored {
+        command: CommandId,
+        tokens: Vec<PromptToken>,
     },
     /// One token of a `Generate` answer.
     Token {
@@ -243,6 +273,12 @@ pub enum Event {
         /// Its id in the model's vocabulary; absent in older engines and for text held back at the end.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<u32>,
+        /// The token's own bytes, where log-probabilities are wanted: `text` is what it adds to the answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bytes: Option<Vec<u8>>,
+        /// The most likely tokens at its place, likeliest first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        top: Vec<LikelyToken>,
     },
     /// The end of a `Generate` answer.
     Generated {

@@ -9,10 +9,10 @@ mod metric;
 
 pub use crate::base::num::Num;
 pub use codec::{DecodeError, MAX_LINE, decode_command, decode_envelope, encode};
-pub use command::{Command, CommandId, Prompt, Request, StopWhen, Turn};
+pub use command::{Command, CommandId, Prompt, Request, StopWhen, Turn, Wanted};
 pub use event::{
-    Envelope, Event, ExaminedExample, ExaminedSequence, Outcome, Outlier, Phase, StopReason,
-    UndoPoint, Values,
+    Envelope, Event, ExaminedExample, ExaminedSequence, LikelyToken, Outcome, Outlier, Phase,
+    PromptToken, StopReason, UndoPoint, Values,
 };
 pub use metric::{Band, Best, ChartPlace, Direction, MetricInfo, Origin};
 

@@ -83,6 +83,8 @@ fn token(offset: u64, text: &str) -> Event {
         logprob: Num(-1.0),
         entropy: None,
         id: Some(7),
+        bytes: None,
+        top: Vec::new(),
     }
 }
 
@@ -233,6 +235,7 @@ fn json_has_the_speeds_and_the_rendered_prompt() {
         command: 0,
         text: "<user>hi".into(),
         prompt_tokens: 10,
+        tool_calls: None,
     };
     let answers = vec![vec![prompted, token(0, "ho"), end(StopReason::Stop)]];
     let heard = talked(Some("chatml"), answers, options, &["hi"]);

@@ -25,7 +25,7 @@ fn what_a_request_leaves_out_is_the_servers_default() {
         asked.prompts,
         [Prompt::Turns(vec![Turn::new("user", "hi")])]
     );
-    assert_eq!((asked.n, asked.stream, asked.logprobs), (1, false, false));
+    assert_eq!((asked.n, asked.stream, asked.logprobs), (1, false, None));
     assert_eq!(asked.sampling.temperature, defaults.temperature);
     assert_eq!(
         asked.sampling.max_new_tokens, ANSWER,
@@ -68,9 +68,50 @@ fn sampling_settings_are_taken_by_their_names() {
         (asked.n, asked.stream, asked.usage_in_stream),
         (3, true, true)
     );
-    assert_eq!((asked.model.as_deref(), asked.logprobs), (Some("m"), true));
+    assert_eq!(
+        (asked.model.as_deref(), asked.logprobs),
+        (Some("m"), Some(0))
+    );
     let newer = chat(json!({"max_tokens": 7, "max_completion_tokens": 9.0})).unwrap();
     assert_eq!(newer.sampling.max_new_tokens, 9, "the newer name counts");
+}
+
+#[test]
+fn prompts_are_texts_or_token_ids_alone_or_in_lists() {
+    let prompts = |prompt: Value| {
+        let asked = read_as(Endpoint::Completions, &json!({"prompt": prompt}));
+        asked.unwrap().prompts
+    };
+    let ids = |ids: &[u32]| Prompt::Tokens(ids.to_vec());
+    assert_eq!(prompts(json!([1, 2])), [ids(&[1, 2])]);
+    assert_eq!(prompts(json!([[1], [2, 3]])), [ids(&[1]), ids(&[2, 3])]);
+    assert_eq!(prompts(json!(["a", "b"])), ["a".into(), "b".into()]);
+    let asked = json!({"prompt": "a", "max_tokens": 0, "echo": true, "logprobs": 5});
+    let asked = read_as(Endpoint::Completions, &asked).unwrap();
+    assert_eq!(
+        (asked.echo, asked.logprobs, asked.sampling.max_new_tokens),
+        (true, Some(5), 0)
+    );
+}
+
+#[test]
+fn answers_have_the_form_that_is_asked_for() {
+    let form = |format: Value| {
+        chat(json!({"response_format": format}))
+            .unwrap()
+            .json_schema
+    };
+    assert_eq!(form(json!({"type": "text"})), None);
+    assert_eq!(
+        form(json!({"type": "json_object"})),
+        Some(json!({"type": "object"}))
+    );
+    let schema = json!({"type": "array"});
+    let strict = json!({"name": "n", "strict": true, "schema": schema});
+    assert_eq!(
+        form(json!({"type": "json_schema", "json_schema": strict})),
+        Some(schema)
+    );
 }
 
 #[test]
@@ -158,10 +199,26 @@ fn what_is_wrong_is_named_with_what_was_expected() {
             "frequency_penalty: not supported; leave it out, or set it to 0",
         ),
         (
-            json!({"response_format": {"type": "json_object"}}),
-            "response_format: not supported",
+            json!({"response_format": {"type": "yaml"}}),
+            "response_format: expected an object whose type is text, json_object or json_schema",
         ),
-        (json!({"top_logprobs": 5}), "top_logprobs: not supported"),
+        (
+            json!({"response_format": {"type": "json_schema", "json_schema": {"name": "n"}}}),
+            "response_format.json_schema.schema: expected an object, found null",
+        ),
+        (
+            json!({"response_format": {"type": "json_object"}, "tools": [{"name": "f"}]}),
+            "response_format: not together with tools",
+        ),
+        (
+            json!({"top_logprobs": 5}),
+            "top_logprobs: needs logprobs, which must be true",
+        ),
+        (
+            json!({"logprobs": true, "top_logprobs": 21}),
+            "top_logprobs: expected a whole number from 0 to 20",
+        ),
+        (json!({"echo": true}), "echo: not supported"),
         (json!({"logit_bias": {"5": 1}}), "logit_bias: not supported"),
         (
             json!({"tool_choice": "required"}),
@@ -172,6 +229,18 @@ fn what_is_wrong_is_named_with_what_was_expected() {
             "temprature: unknown; did you mean temperature?",
         ),
         (json!({"messages": []}), "messages: empty"),
+        (
+            json!({"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]}]}),
+            "messages[0]: the last message calls tools",
+        ),
+        (
+            json!({"tools": [{"type": "function", "function": {}}]}),
+            "tools[0].function.name: the function has no name",
+        ),
+        (
+            json!({"parallel_tool_calls": "no"}),
+            "parallel_tool_calls: expected true or false",
+        ),
         (
             json!({"messages": ["hi"]}),
             "messages[0]: expected an object",
@@ -190,12 +259,20 @@ fn what_is_wrong_is_named_with_what_was_expected() {
     }
     for (body, part) in [
         (json!({}), "prompt: missing"),
-        (json!({"prompt": [1, 2]}), "token ids are not supported"),
         (
-            json!({"prompt": "a", "logprobs": 5}),
-            "logprobs: only the chosen token's",
+            json!({"prompt": [1, -2]}),
+            "prompt: expected a text, a list of token ids, or a list of these, found -2",
         ),
-        (json!({"prompt": "a", "echo": true}), "echo: not supported"),
+        (json!({"prompt": [[1], {}]}), "prompt: expected a text"),
+        (json!({"prompt": [[1, "a"]]}), "found \"a\""),
+        (
+            json!({"prompt": "a", "logprobs": 21}),
+            "logprobs: expected a whole number from 0 to 20",
+        ),
+        (
+            json!({"prompt": "a", "max_tokens": 0}),
+            "max_tokens: expected a whole number from 1",
+        ),
         (
             json!({"prompt": vec!["a"; 20], "n": 128}),
             "prompt: 20 prompts with 128 answers each; at most 2048 answers",

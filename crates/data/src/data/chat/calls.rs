@@ -15,8 +15,21 @@ pub(super) struct CallForm {
 }
 
 /// A function's name and an argument that no template has text like.
-const NAME: &str = "find_quokka";
-const ARGUMENT: &str = "Rottnest";
+pub(super) const NAME: &str = "find_quokka";
+pub(super) const ARGUMENT: &str = "Rottnest";
+
+/// A question, and a turn that calls a tool.
+pub(super) fn example() -> [Message; 2] {
+    let mut call = Message::new("assistant", "");
+    let calls = json!([{
+        // Nine letters, as Mistral's templates require.
+        "id": "abcdefghi",
+        "type": "function",
+        "function": {"name": NAME, "arguments": {"island": ARGUMENT}},
+    }]);
+    call.extra.insert("tool_calls".into(), calls);
+    [Message::new("user", "Where is one?"), call]
+}
 
 impl CallForm {
     /// The usual form first, so that a template which writes several keeps it.
@@ -36,15 +49,7 @@ impl CallForm {
 
     /// The first form of which the template writes both name and argument; the usual one if there is none.
     pub fn of(template: &Template) -> CallForm {
-        let mut call = Message::new("assistant", "");
-        let calls = json!([{
-            // Nine letters, as Mistral's templates require.
-            "id": "abcdefghi",
-            "type": "function",
-            "function": {"name": NAME, "arguments": {"island": ARGUMENT}},
-        }]);
-        call.extra.insert("tool_calls".into(), calls);
-        let turns = [Message::new("user", "Where is one?"), call];
+        let turns = example();
         let writes = |form: &CallForm| {
             let rendered = template.render_in(*form, &turns, None, GenerationPrompt::Without);
             rendered.is_ok_and(|r| r.text.contains(NAME) && r.text.contains(ARGUMENT))

@@ -10,6 +10,7 @@ mod json;
 mod missing;
 mod row;
 mod scan;
+pub mod tool_calls;
 mod validate;
 
 pub use builtin::{BUILTIN, Builtin, PLAIN};

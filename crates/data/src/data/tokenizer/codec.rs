@@ -5,6 +5,7 @@ use super::library::{self, Library, fault};
 use super::marks::Marks;
 use crate::data::DataError;
 use crate::data::chat::Template;
+use serde_json::Value;
 use std::sync::Arc;
 
 /// What ends a text, by the names that vocabularies give it.
@@ -322,6 +323,16 @@ impl Tokenizer {
                     let offsets = offsets.map(|(start, end)| *start..*end).collect();
                     Ok((encoding.get_ids().to_vec(), offsets))
                 })?
+            }
+        }
+    }
+
+    /// The decoder of `tokenizer.json`; null where there is none.
+    pub(super) fn decoder(&self) -> Value {
+        match &self.inner {
+            Inner::Characters(_) => Value::Null,
+            Inner::Library(library) => {
+                serde_json::to_value(library.tokenizer.get_decoder()).unwrap_or_default()
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Tokenizers: trained on the training text, or read from files of several kinds.
 
 mod bpe;
+mod bytes;
 mod char;
 pub mod check;
 mod codec;
@@ -22,6 +23,7 @@ mod validate;
 mod wordpiece;
 mod words;
 
+pub use bytes::TokenBytes;
 pub use codec::{AddedToken, Tokenizer};
 pub use import::{has_tokenizer, load};
 pub use marks::{CONFIG, GENERIC_CLASS, Marks};

@@ -9,8 +9,9 @@ use crate::base::human::counted;
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::base::text::one_line;
 use crate::data::chat::GenerationPrompt;
+use crate::data::chat::tool_calls::Format;
 use crate::data::render::decoded;
-use crate::data::tokenizer::{self, TextStream, Tokenizer};
+use crate::data::tokenizer::{self, TextStream, TokenBytes, Tokenizer};
 use crate::data::{DataError, Message};
 use crate::engine::checkpoint::{Fault, Manifest};
 use crate::engine::merge::{Before, holds_already};
@@ -18,10 +19,11 @@ use crate::hf::{self, AdapterError};
 use crate::kernels::errors::error_text;
 use crate::models::{self, SourceError};
 use crate::nn::generate::{
-    self, Continuing, Finish, GeneratedToken, PrefixCache, WhenFull, generate_on,
+    self, Alternative, Constraint, Continuing, Extras, Finish, GeneratedToken, PrefixCache,
+    WhenFull, generate_on, score_prompt,
 };
 use crate::nn::{KvPrecision, Model, storage_name};
-use crate::wire::{Event, Prompt, StopReason, Turn};
+use crate::wire::{Event, LikelyToken, Num, Prompt, PromptToken, StopReason, Turn, Wanted};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -82,6 +84,9 @@ impl LoadError {
 
 /// An answer has at least this part of the context, before turns are dropped for it.
 const ROOM: usize = 4;
+
+/// Tokens of a prompt that are passed on at once.
+const SCORED: usize = 64;
 
 /// A loaded model.
 pub struct LoadedModel {
@@ -207,7 +212,28 @@ impl LoadedModel {
             tokens,
             dropped: 0,
             continues: true,
+            tool_calls: None,
         })
+    }
+
+    /// The tokens as they are.
+    fn of_tokens(&self, tokens: &[u32]) -> Result<RenderedPrompt, String> {
+        let vocab_size = self.model.shape().vocab_size;
+        if let Some(wrong) = tokens.iter().find(|id| **id as usize >= vocab_size) {
+            return Err(format!(
+                "the prompt's token {wrong} is outside of the vocabulary of {vocab_size} tokens"
+            ));
+        }
+        match tokens.is_empty() {
+            true => Err("the prompt is empty: give at least one token".into()),
+            false => Ok(RenderedPrompt {
+                text: self.conventions.active().tokenizer.decode(tokens),
+                tokens: tokens.to_vec(),
+                dropped: 0,
+                continues: true,
+                tool_calls: None,
+            }),
+        }
     }
 
     /// A conversation that leaves room for an answer: without its oldest turns, where it is too long. A system prompt stays, and
@@ -284,6 +310,10 @@ impl LoadedModel {
                 tokens,
                 dropped: 0,
                 continues: !begun.is_empty(),
+                tool_calls: tools.and_then(|_| {
+                    let format = Format::of(template, &active.tokenizer);
+                    format.map(|format| format.word)
+                }),
             }),
         }
     }
@@ -326,6 +356,7 @@ impl TextModel for LoadedModel {
     fn read(&self, prompt: &Prompt, sampling: &Sampling) -> Result<RenderedPrompt, String> {
         match prompt {
             Prompt::Text(text) => self.of_text(text),
+            Prompt::Tokens(tokens) => self.of_tokens(tokens),
             Prompt::Turns(turns) => self.of_newest_turns(turns, None, sampling),
             Prompt::WithTools { messages, tools } => {
                 let tools = Value::Array(tools.clone());
@@ -342,14 +373,20 @@ impl TextModel for LoadedModel {
         Ok(())
     }
 
-    fn generate(
+    fn answer(
         &mut self,
         reading: &RenderedPrompt,
         sampling: &Sampling,
+        wanted: &Wanted,
         on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
     ) -> Result<GenerationEnd, String> {
         let when_full = self.when_full(sampling);
         let (len, context) = (reading.tokens.len(), self.model.shape().seq_len);
+        if wanted.prompt_logprobs && len > context {
+            return Err(format!(
+                "the prompt has {len} tokens, more than the context of {context}: its log-probabilities need all of them"
+            ));
+        }
         if when_full == WhenFull::Stop && len > context {
             return Err(format!(
                 "the prompt has {len} tokens, more than the context of {context}: shorten it, start a new conversation, \
@@ -357,6 +394,7 @@ impl TextModel for LoadedModel {
             ));
         }
         let active = self.conventions.active();
+        let bytes = wanted.logprobs.map(|_| active.token_bytes());
         let mut answer = AnswerText {
             tokenizer: &active.tokenizer,
             stream: match reading.continues {
@@ -367,6 +405,7 @@ impl TextModel for LoadedModel {
                 true => &active.training.stop,
                 false => &sampling.stop,
             }),
+            bytes,
             n_tokens: 0,
             broken: None,
         };
@@ -375,20 +414,53 @@ impl TextModel for LoadedModel {
             ends: &active.ends,
             when_full,
         };
+        let form = wanted.json_schema.as_ref();
+        let form = form.map(|schema| active.json_form(schema, self.model.shape().vocab_size));
+        let mut form = form.transpose()?;
+        let extras = Extras {
+            top: wanted.logprobs.unwrap_or(0),
+            constraint: form.as_mut().map(|form| form as &mut dyn Constraint),
+        };
         let (model, kept) = (&mut self.model, &mut self.kept);
-        let generated = generate_on(model, kept, &reading.tokens, how, &mut |step| match step {
-            generate::Step::Read { tokens, kept } => {
-                // What has rolled out of the context is not read, and did not come out of the cache.
-                let tokens = len.saturating_sub(context) + tokens;
-                on_step(Step::Read { tokens, kept })
+        if wanted.prompt_logprobs {
+            let bytes = active.token_bytes();
+            let mut on_tokens = |tokens: Vec<generate::PromptToken>| {
+                // A line of the wire holds no more of them with all their alternatives.
+                tokens.chunks(SCORED).try_for_each(|tokens| {
+                    let tokens = tokens.iter().map(|token| scored(token, bytes));
+                    on_step(Step::Scored(tokens.collect()))
+                })
+            };
+            let (tokens, top) = (&reading.tokens, extras.top);
+            let flow = score_prompt(model, kept, tokens, top, &mut on_tokens);
+            if flow.map_err(cannot_compute)?.is_break() {
+                return Ok(cancelled());
             }
-            generate::Step::Token(token) => answer.push(token, on_step),
-        });
+        }
         let generated =
-            generated.map_err(|e| format!("the model cannot compute: {}", error_text(e)))?;
+            generate_on(
+                model,
+                kept,
+                &reading.tokens,
+                how,
+                extras,
+                &mut |step| match step {
+                    generate::Step::Read { tokens, kept } => {
+                        // What has rolled out of the context is not read, and did not come out of the cache.
+                        let tokens = len.saturating_sub(context) + tokens;
+                        on_step(Step::Read { tokens, kept })
+                    }
+                    generate::Step::Token(token, top) => answer.push(token, top, on_step),
+                },
+            );
+        let generated = generated.map_err(cannot_compute)?;
         let (n_tokens, broken) = (answer.n_tokens, answer.broken);
         if broken.is_none() && generated.finish != Finish::Stopped {
             answer.finish(generated.finish, on_step);
+        }
+        if let Some(end) = generated.end.filter(|_| wanted.end_token) {
+            let top = &generated.end_alternatives;
+            let _ = on_step(Step::Wrote(piece(end, String::new(), top, bytes)));
         }
         Ok(GenerationEnd {
             n_tokens,
@@ -415,11 +487,60 @@ impl TextModel for LoadedModel {
     }
 }
 
+fn cannot_compute(error: candle_core::Error) -> String {
+    format!("the model cannot compute: {}", error_text(error))
+}
+
+fn cancelled() -> GenerationEnd {
+    GenerationEnd {
+        n_tokens: 0,
+        reason: StopReason::Cancelled,
+        message: String::new(),
+    }
+}
+
+/// A token as what is said of it; `bytes` where log-probabilities are wanted.
+fn piece(
+    token: GeneratedToken,
+    text: String,
+    top: &[Alternative],
+    bytes: Option<&TokenBytes>,
+) -> Piece {
+    Piece {
+        text,
+        logprob: token.logprob,
+        entropy: token.entropy,
+        id: Some(token.id),
+        bytes: bytes.map(|bytes| bytes.of(token.id).to_vec()),
+        top: bytes.map_or_else(Vec::new, |bytes| likely(top, bytes)),
+    }
+}
+
+fn scored(token: &generate::PromptToken, bytes: &TokenBytes) -> PromptToken {
+    PromptToken {
+        id: token.id,
+        bytes: bytes.of(token.id).to_vec(),
+        logprob: token.logprob.map(|x| Num(x.into())),
+        top: likely(&token.top, bytes),
+    }
+}
+
+fn likely(top: &[Alternative], bytes: &TokenBytes) -> Vec<LikelyToken> {
+    let likely = |token: &Alternative| LikelyToken {
+        id: token.id,
+        logprob: Num(token.logprob.into()),
+        bytes: bytes.of(token.id).to_vec(),
+    };
+    top.iter().map(likely).collect()
+}
+
 /// Turns the tokens of an answer into text.
 struct AnswerText<'a> {
     tokenizer: &'a Tokenizer,
     stream: TextStream,
     stops: StopStringFilter<'a>,
+    /// Where log-probabilities are wanted.
+    bytes: Option<&'a TokenBytes>,
     n_tokens: usize,
     /// Why the answer ended, if not by the model.
     broken: Option<StopReason>,
@@ -429,16 +550,12 @@ impl AnswerText<'_> {
     fn push(
         &mut self,
         token: GeneratedToken,
+        top: &[Alternative],
         on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         self.n_tokens += 1;
         let (text, stopped) = self.stops.push(&self.stream.push(self.tokenizer, token.id));
-        let piece = Piece {
-            text,
-            logprob: token.logprob,
-            entropy: token.entropy,
-            id: Some(token.id),
-        };
+        let piece = piece(token, text, top, self.bytes);
         if on_step(Step::Wrote(piece)).is_break() {
             self.broken = Some(StopReason::Cancelled);
         } else if stopped {
@@ -468,6 +585,8 @@ impl AnswerText<'_> {
                 logprob: f32::NAN,
                 entropy: f32::NAN,
                 id: None,
+                bytes: None,
+                top: Vec::new(),
             }));
         }
     }

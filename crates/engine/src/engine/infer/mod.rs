@@ -3,6 +3,7 @@
 
 mod adapters;
 mod conventions;
+mod form;
 mod loaded;
 mod opening;
 mod stops;
@@ -11,7 +12,9 @@ pub use loaded::{LoadError, LoadedModel};
 
 use crate::base::clock::Clock;
 use crate::base::sampling::Sampling;
-use crate::wire::{Command, CommandId, Event, Num, Prompt, Request, StopReason};
+use crate::wire::{
+    Command, CommandId, Event, LikelyToken, Num, Prompt, PromptToken, Request, StopReason, Wanted,
+};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -21,6 +24,8 @@ use std::time::Duration;
 const WAITING: usize = 16;
 /// Most new tokens of one answer.
 const MAX_NEW_TOKENS: usize = 1_000_000;
+/// Most alternatives to a token.
+const MAX_ALTERNATIVES: usize = 100;
 /// Bytes of a prompt that are echoed; of a longer one the end.
 const MAX_PROMPT_ECHO: usize = 128 << 10;
 
@@ -36,6 +41,10 @@ pub struct Piece {
     pub entropy: f32,
     /// The token's id; none for text held back at the end.
     pub id: Option<u32>,
+    /// The token's own bytes, where log-probabilities are wanted.
+    pub bytes: Option<Vec<u8>>,
+    /// The most likely tokens at its place, where they are wanted.
+    pub top: Vec<LikelyToken>,
 }
 
 /// A rendered prompt.
@@ -48,6 +57,8 @@ pub struct RenderedPrompt {
     pub dropped: usize,
     /// What is generated continues its text, with a space between words; the answer to a turn is a text of its own.
     pub continues: bool,
+    /// The format of tool calls in the answer, where there are tools and it is known.
+    pub tool_calls: Option<&'static str>,
 }
 
 /// Progress of a generation.
@@ -58,6 +69,8 @@ pub enum Step {
         tokens: usize,
         kept: usize,
     },
+    /// The next tokens of the prompt, where their log-probabilities are wanted.
+    Scored(Vec<PromptToken>),
     Wrote(Piece),
 }
 
@@ -83,12 +96,26 @@ pub trait TextModel {
     ///
     /// # Errors
     /// A sentence for the user: a prompt longer than the context where that may not roll, or a failure of the model.
+    fn answer(
+        &mut self,
+        reading: &RenderedPrompt,
+        sampling: &Sampling,
+        wanted: &Wanted,
+        on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
+    ) -> Result<GenerationEnd, String>;
+
+    /// [`TextModel::answer`] with nothing but the text.
+    ///
+    /// # Errors
+    /// As [`TextModel::answer`].
     fn generate(
         &mut self,
         reading: &RenderedPrompt,
         sampling: &Sampling,
         on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
-    ) -> Result<GenerationEnd, String>;
+    ) -> Result<GenerationEnd, String> {
+        self.answer(reading, sampling, &Wanted::default(), on_step)
+    }
 
     /// Answers with the adapter of this name from now on, or with none.
     ///
@@ -135,6 +162,7 @@ struct Asked {
     id: CommandId,
     prompt: Prompt,
     sampling: Sampling,
+    wanted: Wanted,
 }
 
 /// What waits for the answer before it.
@@ -191,6 +219,7 @@ impl InferenceServer<'_> {
             id,
             prompt,
             sampling,
+            wanted,
         } = asked;
         let begun = self.clock.elapsed();
         let reading = match model.read(&prompt, &sampling) {
@@ -203,10 +232,11 @@ impl InferenceServer<'_> {
             command: id,
             text: end_of(&reading.text).into(),
             prompt_tokens: reading.tokens.len() as u64,
+            tool_calls: reading.tool_calls.map(String::from),
         });
         let (mut first, mut kept_tokens) = (None, 0);
         let read_from = self.clock.elapsed();
-        let continued = model.generate(&reading, &sampling, &mut |step| {
+        let continued = model.answer(&reading, &sampling, &wanted, &mut |step| {
             match step {
                 Step::Read { tokens, kept } => {
                     kept_tokens = kept;
@@ -216,6 +246,10 @@ impl InferenceServer<'_> {
                         kept: kept as u64,
                     });
                 }
+                Step::Scored(tokens) => (self.emit)(Event::PromptScored {
+                    command: id,
+                    tokens,
+                }),
                 Step::Wrote(piece) => {
                     first.get_or_insert_with(|| self.clock.elapsed());
                     (self.emit)(token(id, piece));
@@ -257,7 +291,16 @@ impl InferenceServer<'_> {
             }
         };
         match command {
-            Command::Generate { prompt, sampling } => self.accept_prompt(id, prompt, sampling),
+            Command::Generate {
+                prompt,
+                sampling,
+                wanted,
+            } => self.accept_prompt(Asked {
+                id,
+                prompt,
+                sampling,
+                wanted,
+            }),
             Command::UseAdapter { .. } if self.waiting.len() >= WAITING => {
                 self.reject(id, format!("the engine is busy: {WAITING} prompts wait"));
             }
@@ -284,19 +327,17 @@ impl InferenceServer<'_> {
         ControlFlow::Continue(())
     }
 
-    fn accept_prompt(&mut self, id: CommandId, prompt: Prompt, sampling: Sampling) {
-        if let Err(why) = check(&sampling, MAX_NEW_TOKENS) {
+    fn accept_prompt(&mut self, asked: Asked) {
+        let id = asked.id;
+        let checked = check(&asked.sampling, MAX_NEW_TOKENS);
+        if let Err(why) = checked.and_then(|()| check_wanted(&asked.wanted)) {
             return self.reject(id, why);
         }
         if self.waiting.len() >= WAITING {
             return self.reject(id, format!("the engine is busy: {WAITING} prompts wait"));
         }
         (self.emit)(Event::Accepted { id });
-        self.waiting.push_back(Queued::Prompt(Asked {
-            id,
-            prompt,
-            sampling,
-        }));
+        self.waiting.push_back(Queued::Prompt(asked));
     }
 
     fn cancel_waiting(&mut self, id: CommandId, target: CommandId) {
@@ -344,6 +385,8 @@ fn token(command: CommandId, piece: Piece) -> Event {
         logprob: Num(piece.logprob.into()),
         entropy: Some(Num(piece.entropy.into())),
         id: piece.id,
+        bytes: piece.bytes,
+        top: piece.top,
     }
 }
 
@@ -397,6 +440,15 @@ pub(super) fn check(sampling: &Sampling, most: usize) -> Result<(), String> {
         ))
     } else {
         Ok(())
+    }
+}
+
+fn check_wanted(wanted: &Wanted) -> Result<(), String> {
+    match wanted.logprobs {
+        Some(most) if most > MAX_ALTERNATIVES => Err(format!(
+            "logprobs must be at most {MAX_ALTERNATIVES}, not {most}"
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -18,7 +18,9 @@ impl TextModel for Parrot<'_> {
                 tokens: text.chars().map(u32::from).collect(),
                 dropped: 0,
                 continues: true,
+                tool_calls: None,
             }),
+            Prompt::Tokens(_) => Err("no parrot counts".into()),
             Prompt::Turns(turns)
             | Prompt::WithTools {
                 messages: turns, ..
@@ -27,14 +29,16 @@ impl TextModel for Parrot<'_> {
                 tokens: vec![1; turns.len()],
                 dropped: 0,
                 continues: false,
+                tool_calls: None,
             }),
         }
     }
 
-    fn generate(
+    fn answer(
         &mut self,
         reading: &RenderedPrompt,
         sampling: &Sampling,
+        _wanted: &Wanted,
         on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
     ) -> Result<GenerationEnd, String> {
         let mut reason = StopReason::Length;
@@ -58,6 +62,8 @@ impl TextModel for Parrot<'_> {
                 logprob: -0.5,
                 entropy: 1.25,
                 id: Some(c.into()),
+                bytes: None,
+                top: Vec::new(),
             };
             if on_step(Step::Wrote(piece)).is_break() {
                 reason = StopReason::Cancelled;
@@ -86,6 +92,7 @@ fn generate(id: CommandId, prompt: &str, max_new_tokens: usize) -> InboxItem {
         Command::Generate {
             prompt: prompt.into(),
             sampling,
+            wanted: Wanted::default(),
         },
     )
 }
@@ -229,6 +236,7 @@ fn the_queue_is_bounded_and_settings_are_checked() {
         Command::Generate {
             prompt: "a".into(),
             sampling,
+            wanted: Wanted::default(),
         }
     };
     before.push(ask(100, bad(|s| s.temperature = f32::NAN)));
@@ -286,6 +294,7 @@ fn what_the_model_reads_is_told_before_its_first_token() {
                     max_new_tokens: 2,
                     ..Sampling::default()
                 },
+                wanted: Wanted::default(),
             },
         )],
         |n, send| {
@@ -298,6 +307,7 @@ fn what_the_model_reads_is_told_before_its_first_token() {
         command: 1,
         text: "abab".into(),
         prompt_tokens: 2,
+        tool_calls: None,
     };
     assert_eq!(events[1], prompted);
     assert!(

@@ -237,6 +237,7 @@ fn senseless_commands_are_rejected_with_a_reason_and_change_nothing() {
             Command::Generate {
                 prompt: "x".into(),
                 sampling,
+                wanted: crate::wire::Wanted::default(),
             },
             "chat",
         ),

@@ -7,6 +7,9 @@ use crate::nn::kv_cache::Texts;
 use crate::nn::profile::Part;
 use crate::nn::tape::Slot;
 
+/// Rows of logits that are there at once.
+const LOGIT_ROWS: usize = 64;
+
 impl Pass {
     /// Processes the pieces prepared in `texts`, with the concatenated `ids`, and fills `logits` (pieces, V) with those
     /// after the last token of each.
@@ -39,6 +42,25 @@ impl Pass {
         self.temperature = 1.0;
         let hidden = self.hidden(plan, (ids, None), ids.len(), Some(texts));
         self.head_forward(plan, hidden);
+    }
+
+    /// Processes the pieces prepared in `texts` and calls `visit` with the logits (V) after each token of `ids`, in their order.
+    pub fn each_logits(
+        &mut self,
+        plan: &Plan,
+        ids: &[u32],
+        texts: &mut Texts,
+        visit: &mut dyn FnMut(&[f32]),
+    ) {
+        let hidden = self.hidden(plan, (ids, None), ids.len(), Some(texts));
+        let (d, vocab_size) = (plan.shape.d_model, plan.shape.vocab_size);
+        let mut logits = Vec::new();
+        // Those of all tokens at once would be gigabytes.
+        for states in self.arena.get(hidden).chunks(LOGIT_ROWS * d) {
+            self.kernels
+                .run(Part::Head, || head::logits(plan, states, &mut logits));
+            logits.chunks_exact(vocab_size).for_each(&mut *visit);
+        }
     }
 
     /// Attention of each text's new tokens over all its cached tokens.

@@ -6,7 +6,7 @@ use crate::nn::position::{PositionConfig, RopeConfig};
 use crate::nn::{Backend, KvPrecision, ModelConfig};
 use candle_core::Device;
 
-fn greedy(max_new_tokens: usize) -> Sampling {
+pub(super) fn greedy(max_new_tokens: usize) -> Sampling {
     Sampling {
         temperature: 0.0,
         max_new_tokens,
@@ -46,7 +46,7 @@ fn model(position: &PositionConfig, n_kv_head: usize, backend: Backend) -> Model
     model
 }
 
-fn rolling(sampling: &Sampling) -> Continuing<'_> {
+pub(super) fn rolling(sampling: &Sampling) -> Continuing<'_> {
     Continuing {
         sampling,
         ends: &[],
@@ -102,7 +102,7 @@ fn greedy_with_cache_equals_greedy_without_even_beyond_the_context() {
     }
 }
 
-fn fused() -> Model {
+pub(super) fn fused() -> Model {
     let position = PositionConfig::Learned(Default::default());
     model(&position, 4, Backend::Fused)
 }
@@ -324,7 +324,7 @@ fn windows_that_dropped_tokens_equal_windows_that_kept_them() {
 }
 
 /// A model with a window in every other layer and none in the rest, whose context is longer than two chunks.
-fn windowed() -> Model {
+pub(super) fn windowed() -> Model {
     let config = ModelConfig {
         n_layer: 2,
         n_head: 2,
@@ -374,13 +374,20 @@ fn a_text_with_a_reused_prefix_equals_one_computed_afresh() {
                 ..rolling(&sampling)
             };
             let mut steps = Vec::new();
-            let on = generate_on(&mut model, &mut kept, &text, how, &mut |step| {
-                match step {
-                    Step::Read { kept, .. } => reused = kept,
-                    Step::Token(token) => steps.push(token),
-                }
-                ControlFlow::Continue(())
-            });
+            let on = generate_on(
+                &mut model,
+                &mut kept,
+                &text,
+                how,
+                Extras::default(),
+                &mut |step| {
+                    match step {
+                        Step::Read { kept, .. } => reused = kept,
+                        Step::Token(token, _) => steps.push(token),
+                    }
+                    ControlFlow::Continue(())
+                },
+            );
             assert!(reused < text.len());
             let mut alone = Vec::new();
             let fresh = generate(&mut model, &text, how, &mut |token| {
@@ -406,12 +413,19 @@ fn a_kept_cache_is_reused_as_far_as_windows_reach_back_and_rolling_forgets() {
     let mut kept = PrefixCache::default();
     let mut read = |text: &[u32]| {
         let mut reused = 0;
-        let generated = generate_on(&mut model, &mut kept, text, how, &mut |step| {
-            if let Step::Read { kept, .. } = step {
-                reused = kept;
-            }
-            ControlFlow::Continue(())
-        });
+        let generated = generate_on(
+            &mut model,
+            &mut kept,
+            text,
+            how,
+            Extras::default(),
+            &mut |step| {
+                if let Step::Read { kept, .. } = step {
+                    reused = kept;
+                }
+                ControlFlow::Continue(())
+            },
+        );
         generated.unwrap();
         reused
     };
@@ -438,28 +452,43 @@ fn prefill_of_a_long_prompt_can_be_cancelled_between_chunks() {
     let mut kept = PrefixCache::default();
     let mut steps = Vec::new();
     let how = rolling(&sampling);
-    let generated = generate_on(&mut model, &mut kept, &text, how, &mut |step| {
-        steps.push(step);
-        match steps.len() {
-            2 => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        }
-    });
+    let generated = generate_on(
+        &mut model,
+        &mut kept,
+        &text,
+        how,
+        Extras::default(),
+        &mut |step| {
+            if let Step::Read { tokens, kept } = step {
+                steps.push((tokens, kept));
+            }
+            match steps.len() {
+                2 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        },
+    );
     let generated = generated.unwrap();
     assert_eq!(
         (generated.tokens.len(), generated.finish),
         (0, Finish::Stopped)
     );
-    let read = |tokens| Step::Read { tokens, kept: 0 };
-    assert_eq!(steps, [read(0), read(CHUNK)]);
+    assert_eq!(steps, [(0, 0), (CHUNK, 0)]);
     // The prefilled tokens are kept.
     let mut reused = 0;
-    let again = generate_on(&mut model, &mut kept, &text, how, &mut |step| {
-        if let Step::Read { kept, .. } = step {
-            reused = kept;
-        }
-        ControlFlow::Continue(())
-    });
+    let again = generate_on(
+        &mut model,
+        &mut kept,
+        &text,
+        how,
+        Extras::default(),
+        &mut |step| {
+            if let Step::Read { kept, .. } = step {
+                reused = kept;
+            }
+            ControlFlow::Continue(())
+        },
+    );
     let mut go = |_| ControlFlow::Continue(());
     let fresh = generate(&mut model, &text, how, &mut go).unwrap();
     assert_eq!((again.unwrap(), reused), (fresh, CHUNK));

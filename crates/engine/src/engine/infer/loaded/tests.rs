@@ -102,7 +102,7 @@ fn stop_strings_and_the_callback_end_it() {
         .unwrap();
     let end = held
         .generate(&reading, &greedy(12), &mut |step| match step {
-            Step::Read { .. } => ControlFlow::Continue(()),
+            Step::Read { .. } | Step::Scored(_) => ControlFlow::Continue(()),
             Step::Wrote(_) => ControlFlow::Break(()),
         })
         .unwrap();
@@ -288,6 +288,7 @@ fn what_an_earlier_prompt_began_with_is_not_read_again_and_reading_can_be_broken
                 text.push_str(&piece.text);
                 ControlFlow::Continue(())
             }
+            Step::Scored(_) => ControlFlow::Continue(()),
         });
         (kept_tokens, text, end.unwrap().reason)
     };
@@ -496,4 +497,67 @@ fn a_context_that_the_answer_fills_does_not_hide_that_turns_were_dropped() {
         said.contains("without the 2 oldest turns, and the answer filled"),
         "{said}"
     );
+}
+
+#[test]
+fn log_probabilities_come_with_bytes_and_alternatives_of_the_prompt_as_well() {
+    let dir = folder(TEXT);
+    let mut held = LoadedModel::load(dir.path()).unwrap();
+    let wanted = Wanted {
+        logprobs: Some(2),
+        prompt_logprobs: true,
+        ..Wanted::default()
+    };
+    let prompt = Prompt::Tokens(vec![0, 3, 2]);
+    let reading = held.read(&prompt, &greedy(2)).unwrap();
+    let (mut scored, mut written) = (Vec::new(), Vec::new());
+    let end = held.answer(&reading, &greedy(2), &wanted, &mut |step| {
+        match step {
+            Step::Scored(tokens) => scored.extend(tokens),
+            Step::Wrote(piece) => written.push(piece),
+            Step::Read { .. } => {}
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(end.unwrap().n_tokens, 2);
+    assert_eq!(scored.iter().map(|t| t.id).collect::<Vec<_>>(), [0, 3, 2]);
+    let letters: Vec<u8> = scored.iter().flat_map(|t| t.bytes.clone()).collect();
+    assert_eq!(String::from_utf8(letters).unwrap(), reading.text);
+    assert!(scored[0].logprob.is_none() && scored[0].top.is_empty());
+    assert!(
+        scored[1..]
+            .iter()
+            .all(|t| t.top.len() == 2 && t.logprob.unwrap().0 < 0.0)
+    );
+    for piece in &written {
+        assert_eq!(piece.bytes.as_deref(), Some(piece.text.as_bytes()));
+        // The likeliest token is the one that greedy generation takes.
+        assert_eq!(
+            (Some(piece.top[0].id), piece.top[0].logprob.0),
+            (piece.id, f64::from(piece.logprob))
+        );
+    }
+    let unknown = held
+        .read(&Prompt::Tokens(vec![99]), &greedy(2))
+        .unwrap_err();
+    assert!(
+        unknown.contains("token 99 is outside of the vocabulary of 10"),
+        "{unknown}"
+    );
+    let long = held.read(&Prompt::Tokens(vec![1; 9]), &greedy(2)).unwrap();
+    let why = held.answer(&long, &greedy(1), &wanted, &mut |_| {
+        ControlFlow::Continue(())
+    });
+    assert!(
+        why.unwrap_err()
+            .contains("its log-probabilities need all of them")
+    );
+    let form = Wanted {
+        json_schema: Some(serde_json::json!({"type": "object"})),
+        ..Wanted::default()
+    };
+    let why = held.answer(&reading, &greedy(1), &form, &mut |_| {
+        ControlFlow::Continue(())
+    });
+    assert!(why.unwrap_err().contains("no token that ends a text"));
 }

@@ -396,6 +396,8 @@ fn token(id: CommandId, text: &str, logprob: f64) -> Incoming {
         logprob: Num(logprob),
         entropy: Some(Num(-1.5 * logprob)),
         id: None,
+        bytes: None,
+        top: Vec::new(),
     })
 }
 
@@ -478,6 +480,7 @@ fn side_by_side(bench: &mut Bench) {
                 "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n{FRANCE}<|im_end|>\n<|im_start|>assistant\n"
             ),
             prompt_tokens: 36,
+            tool_calls: None,
         })
     };
     let words = |id| {

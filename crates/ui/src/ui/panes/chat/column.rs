@@ -10,7 +10,7 @@ use crate::base::text::one_line;
 use crate::link::message;
 use crate::ui::msg::Slot;
 use crate::ui::rows::CheckpointRow;
-use crate::wire::{Command, CommandId, Event, Prompt, StopReason, Turn};
+use crate::wire::{Command, CommandId, Event, Prompt, StopReason, Turn, Wanted};
 
 /// The engine that answers.
 #[derive(Debug, Clone, PartialEq)]
@@ -344,5 +344,6 @@ fn generate(prompt: Prompt, sampling: &Sampling) -> Command {
     Command::Generate {
         prompt,
         sampling: sampling.clone(),
+        wanted: Wanted::default(),
     }
 }

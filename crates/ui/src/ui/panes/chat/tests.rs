@@ -55,6 +55,8 @@ fn token(command: CommandId, text: &str) -> Event {
         logprob: Num(-1.0),
         entropy: Some(Num(1.5)),
         id: None,
+        bytes: None,
+        top: Vec::new(),
     }
 }
 
@@ -221,6 +223,7 @@ fn a_turn_that_was_stopped_while_it_was_read_stays_and_the_foot_tells_what_was_r
         command: 3,
         text: "a long text".into(),
         prompt_tokens: 4_884,
+        tool_calls: None,
     };
     let read = Event::PromptRead {
         command: 3,

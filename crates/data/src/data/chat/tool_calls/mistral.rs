@@ -1,0 +1,68 @@
+//! `[TOOL_CALLS][{"name": …, "arguments": {…}}, …]`: Mistral's templates; those from 2025 on write `[TOOL_CALLS]name[ARGS]{…}`,
+//! some with `[CALL_ID]id` in between.
+
+use super::json::{self, Json};
+use super::{Block, Call, Format, Reading};
+use serde_json::{Value, json};
+
+const MARK: &str = "[TOOL_CALLS]";
+const ID: &str = "[CALL_ID]";
+const ARGUMENTS: &str = "[ARGS]";
+/// Longest name and id of a call, in bytes.
+const MAX_HEAD: usize = 256;
+
+pub(super) const FORMAT: Format = Format {
+    word: "mistral",
+    marks: &[MARK],
+    bare: None,
+    read,
+};
+
+fn read(text: &str, _: Reading) -> Block {
+    let inner = text.strip_prefix(MARK).unwrap_or(text).trim_start();
+    let before = text.len() - inner.len();
+    match inner.chars().next() {
+        None => Block::Open,
+        Some('[') => list(inner, before),
+        Some(_) => named(inner, before),
+    }
+}
+
+fn list(inner: &str, before: usize) -> Block {
+    match Json::begins(inner) {
+        Json::Open => Block::Open,
+        Json::Whole(Value::Array(values), len) => {
+            let calls: Option<Vec<Call>> = values.iter().map(json::call).collect();
+            match calls {
+                Some(calls) if !calls.is_empty() => Block::Calls(calls, before + len),
+                _ => Block::Text,
+            }
+        }
+        Json::Whole(..) | Json::Wrong => Block::Text,
+    }
+}
+
+fn named(inner: &str, before: usize) -> Block {
+    let at = inner.find('{');
+    let head = &inner[..at.unwrap_or(inner.len())];
+    if head.len() > MAX_HEAD || head.contains('\n') {
+        return Block::Text;
+    }
+    let Some(at) = at else {
+        return Block::Open;
+    };
+    let (arguments, len) = match Json::begins(&inner[at..]) {
+        Json::Whole(arguments, len) => (arguments, len),
+        Json::Open => return Block::Open,
+        Json::Wrong => return Block::Text,
+    };
+    let head = head.trim_end().trim_end_matches(ARGUMENTS);
+    let (name, id) = match head.split_once(ID) {
+        Some((name, id)) => (name, Some(id)),
+        None => (head, None),
+    };
+    match json::call(&json!({"name": name.trim(), "arguments": arguments, "id": id})) {
+        Some(call) => Block::Calls(vec![call], before + at + len),
+        None => Block::Text,
+    }
+}

@@ -1,0 +1,124 @@
+//! Tool calls in an answer's text: the formats in which chat templates write them, one file each, and what a call looks like. How
+//! calls of a conversation's history are given to a template is in [`super::calls`].
+
+mod hermes;
+mod json;
+mod lfm;
+mod llama;
+mod mistral;
+mod python;
+mod reader;
+mod tools;
+mod xml;
+
+pub use reader::{CallReader, Part};
+pub use tools::Tools;
+
+use super::{GenerationPrompt, Template, calls};
+use crate::data::Tokenizer;
+
+/// Every format. Where two can read the same text, the earlier one is taken.
+pub const FORMATS: &[&Format] = &[
+    &hermes::FORMAT,
+    &xml::FORMAT,
+    &mistral::FORMAT,
+    &lfm::FORMAT,
+    &llama::FORMAT,
+];
+
+/// A call of a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// The function's name.
+    pub name: String,
+    /// The arguments: the text of a JSON object.
+    pub arguments: String,
+    /// The call's id, where the model writes one.
+    pub id: Option<String>,
+}
+
+/// How models of some templates write their calls.
+#[derive(Debug)]
+pub struct Format {
+    /// Its name on the wire.
+    pub word: &'static str,
+    /// Texts that a call begins with.
+    marks: &'static [&'static str],
+    /// What a call without a mark begins with. It counts only where no text is before it.
+    bare: Option<&'static str>,
+    /// Reads what begins with a mark, or bare.
+    read: fn(&str, Reading) -> Block,
+}
+
+/// What else a format may look at.
+#[derive(Debug, Clone, Copy)]
+struct Reading<'a> {
+    tools: &'a Tools,
+    /// No more text follows.
+    is_end: bool,
+}
+
+/// What a text that begins as a call turns out to be.
+#[derive(Debug, PartialEq, Eq)]
+enum Block {
+    /// More text decides.
+    Open,
+    /// Calls, and how many bytes they take.
+    Calls(Vec<Call>, usize),
+    /// No call.
+    Text,
+}
+
+impl Format {
+    /// The format of that name.
+    pub fn named(word: &str) -> Option<&'static Format> {
+        FORMATS.iter().find(|format| format.word == word).copied()
+    }
+
+    /// The format of a model: the one that its template writes the calls of earlier turns in, or else the one whose mark is in its
+    /// vocabulary. `None`: an answer's text stays text.
+    pub fn of(template: &Template, tokenizer: &Tokenizer) -> Option<&'static Format> {
+        let known = |format: &&&Format| {
+            let mut marks = format.marks.iter();
+            marks.any(|mark| tokenizer.id(mark).is_some())
+        };
+        let written = Format::written_by(template);
+        written.or_else(|| FORMATS.iter().find(known).copied())
+    }
+
+    /// The one in which a template writes a call of an earlier turn.
+    fn written_by(template: &Template) -> Option<&'static Format> {
+        let rendered = template
+            .render(&calls::example(), None, GenerationPrompt::Without)
+            .ok()?;
+        let reads = |format: &&&Format| format.finds_example(&rendered);
+        FORMATS.iter().find(reads).copied()
+    }
+
+    fn finds_example(&self, rendered: &str) -> bool {
+        let marked = self.marks.iter().flat_map(|mark| {
+            let places = rendered.match_indices(mark);
+            places.map(|(at, _)| at)
+        });
+        let bare = self.bare.and_then(|bare| {
+            let name = rendered.rfind(calls::NAME)?;
+            rendered[..name].rfind(bare)
+        });
+        marked.chain(bare).any(|at| {
+            let tools = Tools::of_names(&[calls::NAME]);
+            let reading = Reading {
+                tools: &tools,
+                is_end: false,
+            };
+            match (self.read)(&rendered[at..], reading) {
+                Block::Calls(found, _) => found.iter().any(|call| {
+                    call.name == calls::NAME && call.arguments.contains(calls::ARGUMENT)
+                }),
+                Block::Open | Block::Text => false,
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

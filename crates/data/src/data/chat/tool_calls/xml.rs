@@ -1,0 +1,125 @@
+//! `<tool_call><function=name><parameter=x>…</parameter></function></tool_call>`: Qwen3-Coder and Qwen 3.5. A value is text; which
+//! kind of value it stands for is known from the tool's definition.
+
+use super::{Block, Call, Format, Reading};
+use serde_json::{Map, Value};
+
+const START: &str = "<tool_call>";
+const END: &str = "</tool_call>";
+const FUNCTION: &str = "<function=";
+const FUNCTION_END: &str = "</function>";
+const PARAMETER: &str = "<parameter=";
+const PARAMETER_END: &str = "</parameter>";
+
+pub(super) const FORMAT: Format = Format {
+    word: "qwen_xml",
+    // Models leave out the first one at times.
+    marks: &[START, FUNCTION],
+    bare: None,
+    read,
+};
+
+/// Why a text is not a whole call.
+enum Not {
+    Whole,
+    Call,
+}
+
+fn read(text: &str, reading: Reading) -> Block {
+    let mut rest = Rest(text);
+    match function(&mut rest, reading) {
+        Ok(call) => Block::Calls(vec![call], text.len() - rest.0.len()),
+        Err(Not::Whole) => Block::Open,
+        Err(Not::Call) => Block::Text,
+    }
+}
+
+fn function(rest: &mut Rest, reading: Reading) -> Result<Call, Not> {
+    let is_wrapped = rest.take(START).is_ok();
+    rest.take(FUNCTION)?;
+    let name = rest.until(">")?.trim();
+    if name.is_empty() || name.contains(['<', '\n']) {
+        return Err(Not::Call);
+    }
+    let mut arguments = Map::new();
+    while rest.either(PARAMETER, FUNCTION_END)? {
+        let parameter = rest.until(">")?.trim();
+        let written = rest.until(PARAMETER_END)?;
+        let written = written.strip_prefix('\n').unwrap_or(written);
+        let written = written.strip_suffix('\n').unwrap_or(written);
+        let schema = reading.tools.parameter(name, parameter);
+        arguments.insert(parameter.into(), value(written, schema));
+    }
+    if is_wrapped {
+        match rest.take(END) {
+            // The model may end its turn instead.
+            Err(Not::Whole) if reading.is_end => rest.0 = "",
+            taken => taken?,
+        }
+    }
+    Ok(Call {
+        name: name.into(),
+        arguments: Value::Object(arguments).to_string(),
+        id: None,
+    })
+}
+
+/// The value of a parameter whose schema takes it. Without a schema, and where it takes texts, a text.
+fn value(written: &str, schema: Option<&Value>) -> Value {
+    let text = || Value::String(written.into());
+    let Some(schema) = schema else {
+        return text();
+    };
+    let takes = |word: &str| match &schema["type"] {
+        Value::String(only) => only == word,
+        Value::Array(several) => several.iter().any(|one| one == word),
+        _ => false,
+    };
+    let trimmed = written.trim();
+    match trimmed {
+        "null" | "None" if takes("null") => return Value::Null,
+        _ if takes("string") => return text(),
+        // As Python writes them.
+        "True" if takes("boolean") => return true.into(),
+        "False" if takes("boolean") => return false.into(),
+        _ => {}
+    }
+    serde_json::from_str(trimmed).unwrap_or_else(|_| text())
+}
+
+/// What is not read yet.
+struct Rest<'a>(&'a str);
+
+impl<'a> Rest<'a> {
+    /// Takes a word, with the space before it.
+    fn take(&mut self, word: &str) -> Result<(), Not> {
+        let text = self.0.trim_start();
+        match text.strip_prefix(word) {
+            Some(rest) => {
+                self.0 = rest;
+                Ok(())
+            }
+            None if word.starts_with(text) => Err(Not::Whole),
+            None => Err(Not::Call),
+        }
+    }
+
+    /// Takes the first word, or else the second; true if it was the first.
+    fn either(&mut self, first: &str, second: &str) -> Result<bool, Not> {
+        let Err(first) = self.take(first) else {
+            return Ok(true);
+        };
+        match (first, self.take(second)) {
+            (_, Ok(())) => Ok(false),
+            (Not::Call, Err(second)) => Err(second),
+            (Not::Whole, Err(_)) => Err(Not::Whole),
+        }
+    }
+
+    /// Takes everything before a word, and the word.
+    fn until(&mut self, word: &str) -> Result<&'a str, Not> {
+        let (before, rest) = self.0.split_once(word).ok_or(Not::Whole)?;
+        self.0 = rest;
+        Ok(before)
+    }
+}

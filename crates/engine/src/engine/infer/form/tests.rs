@@ -1,0 +1,127 @@
+//! Forms over a vocabulary of letters and some longer tokens.
+
+use super::*;
+use crate::data::tokenizer::TokenizerConfig;
+use serde_json::json;
+
+const TEXT: &str =
+    "{\"name\": \"Ada\", \"age\": 36, \"tags\": [true, null]} ä abcdefghijklmnopqrstuvwxyz";
+
+fn forms() -> (Tokenizer, Forms, usize) {
+    let kind = json!({"bpe": {"vocab_size": 330}});
+    let config: TokenizerConfig = serde_json::from_value(kind).unwrap();
+    let tokenizer = config.build(&TEXT.repeat(30), TEXT).unwrap();
+    let end = tokenizer.eos().unwrap();
+    // Models have rows that no token has.
+    let vocab_size = tokenizer.vocab_size() + 5;
+    let forms = Forms::new(&tokenizer, &tokenizer.token_bytes(), &[end], vocab_size).unwrap();
+    (tokenizer, forms, vocab_size)
+}
+
+/// What comes next: ids.
+fn next(form: &mut Form, vocab_size: usize) -> Vec<u32> {
+    let mut logits = vec![1.0; vocab_size];
+    form.mask(&mut logits).unwrap();
+    let allowed = (0..).zip(&logits).filter(|(_, logit)| **logit == 1.0);
+    allowed.map(|(id, _)| id).collect()
+}
+
+/// Whether the text has the form: each of its tokens is allowed, and then the end.
+fn has_form(schema: &Value, text: &str) -> bool {
+    let (tokenizer, forms, vocab_size) = forms();
+    let mut form = forms.json(schema).unwrap();
+    for id in tokenizer.encode(text).unwrap() {
+        if !next(&mut form, vocab_size).contains(&id) {
+            return false;
+        }
+        form.accept(id).unwrap();
+    }
+    let end = tokenizer.eos().unwrap();
+    let ends = next(&mut form, vocab_size).contains(&end);
+    ends && form.accept(end).is_ok()
+}
+
+#[test]
+fn texts_of_the_schema_go_through_and_others_do_not() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "maxLength": 5},
+            "age": {"type": "integer", "minimum": 0, "maximum": 120},
+            "kind": {"$ref": "#/$defs/kind"},
+        },
+        "required": ["name", "age"],
+        "additionalProperties": false,
+        "$defs": {"kind": {"enum": ["a", "b"]}},
+    });
+    for (text, expected) in [
+        (r#"{"name": "Ada", "age": 36}"#, true),
+        (r#"{"name": "ä\n", "age": 0, "kind": "b"}"#, true),
+        (r#"{"name": "Ada", "age": 36"#, false),
+        (r#"{"name": "Ada"}"#, false),
+        (r#"{"name": "Adalbert", "age": 36}"#, false),
+        (r#"{"name": "Ada", "age": 121}"#, false),
+        (r#"{"name": "Ada", "age": 3, "kind": "c"}"#, false),
+        (r#"{"name": "Ada", "age": 3, "more": 1}"#, false),
+        (r#"{"name":   "Ada", "age": 3}"#, false),
+        (r#"Sure: {"name": "Ada", "age": 3}"#, false),
+        ("[]", false),
+    ] {
+        assert_eq!(has_form(&schema, text), expected, "{text}");
+    }
+    let object = json!({"type": "object"});
+    assert!(has_form(
+        &object,
+        r#"{"a": [1.5, {"b": "x"}, null, true], "c": {}}"#
+    ));
+    assert!(!has_form(&object, "[1]"));
+    assert!(has_form(&json!({}), "[1]"));
+}
+
+#[test]
+fn rows_without_a_token_and_marks_in_texts_are_forbidden() {
+    let (tokenizer, forms, vocab_size) = forms();
+    let mut form = forms.json(&json!({"type": "string"})).unwrap();
+    form.accept(tokenizer.id("\"").unwrap()).unwrap();
+    let allowed = next(&mut form, vocab_size);
+    assert!(allowed.contains(&tokenizer.id("a").unwrap()));
+    assert!(!allowed.contains(&tokenizer.eos().unwrap()));
+    assert!(
+        allowed
+            .iter()
+            .all(|id| (*id as usize) < tokenizer.vocab_size())
+    );
+    let forbidden = tokenizer.eos().unwrap();
+    assert!(form.accept(forbidden).is_ok(), "the generation ends there");
+    let mut number = forms.json(&json!({"type": "number"})).unwrap();
+    assert!(number.accept(tokenizer.id("a").unwrap()).is_err());
+}
+
+#[test]
+fn schemas_that_cannot_be_used_say_why_and_where() {
+    let (tokenizer, forms, _) = forms();
+    for (schema, part) in [
+        (json!({"type": "nonsense"}), "nonsense"),
+        (json!({"$ref": "#/$defs/gone"}), "gone"),
+        (json!({"type": "integer", "minimum": 5, "maximum": 4}), "5"),
+        (
+            json!({"properties": {"x": {"type": "string", "pattern": "("}}, "required": ["x"]}),
+            "regex",
+        ),
+        (json!([1]), "must be an object"),
+        (
+            json!({"properties": {"x": {"anyOf": [{"type": "null"}, {"items": {"type": "odd"}, "type": "array"}]}}}),
+            "cannot be used: properties.x.anyOf[1].items: ",
+        ),
+        (json!({"type": "nonsense"}), "cannot be used: its root: "),
+    ] {
+        let why = forms.json(&schema).err().unwrap();
+        assert!(why.contains(part), "{schema}: {why}");
+        assert!(
+            why.chars().count() < MAX_ERROR + 100 && !why.contains('\n'),
+            "{why}"
+        );
+    }
+    let none = Forms::new(&tokenizer, &tokenizer.token_bytes(), &[], 400);
+    assert!(none.err().unwrap().contains("no token that ends a text"));
+}

@@ -1,0 +1,269 @@
+//! One answer while the model writes it: its tokens, and the tool calls in its text.
+
+use super::failed::Failed;
+use super::model::{Model, Piece, Score};
+use super::reply::{Finish, Token, Usage};
+use crate::base::human;
+use crate::data::chat::tool_calls::{Call, CallReader, Format, Part, Tools};
+use crate::wire::StopReason;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// What an answer may call.
+pub struct CallsWanted {
+    pub tools: Tools,
+    /// Several of them; otherwise what follows the first call is left out.
+    pub several: bool,
+}
+
+/// An answer while it is written. Dropping it ends it.
+pub struct Answer {
+    /// Of its reply, for the log.
+    id: String,
+    /// The first one to its prompt, whose tokens it counts.
+    is_first: bool,
+    pieces: mpsc::Receiver<Piece>,
+    model: Arc<Model>,
+    calls: Calls,
+    echo: Echo,
+    /// What is read and not passed on yet.
+    ready: VecDeque<Step>,
+    /// Characters so far.
+    at: usize,
+    /// Of the whole answer, once it has ended.
+    pub usage: Usage,
+}
+
+/// A part of an answer.
+pub enum Step {
+    Token(Token),
+    Call(Call),
+    End(Finish),
+}
+
+/// The prompt that an answer begins with.
+#[derive(Default)]
+pub struct Echo {
+    pub wanted: bool,
+    /// As it was asked for; none of token ids.
+    pub text: Option<String>,
+    /// Of its tokens, as far as they are known.
+    pub scores: Vec<Score>,
+}
+
+/// What is known of an answer's tool calls.
+enum Calls {
+    /// The text is passed on as it is.
+    None,
+    /// The format is not known yet.
+    Wanted(CallsWanted),
+    Read {
+        reader: CallReader,
+        several: bool,
+        found: bool,
+    },
+}
+
+impl Answer {
+    pub fn begin(
+        id: String,
+        is_first: bool,
+        model: Arc<Model>,
+        pieces: mpsc::Receiver<Piece>,
+        calls: Option<CallsWanted>,
+        echo: Echo,
+    ) -> Answer {
+        Answer {
+            id,
+            is_first,
+            pieces,
+            model,
+            calls: calls.map_or(Calls::None, Calls::Wanted),
+            echo,
+            ready: VecDeque::new(),
+            at: 0,
+            usage: Usage::default(),
+        }
+    }
+
+    /// The next part, the last of which is the end.
+    ///
+    /// # Errors
+    /// The model refuses the prompt, or its process is gone.
+    pub async fn next(&mut self) -> Result<Step, Failed> {
+        loop {
+            if let Some(step) = self.ready.pop_front() {
+                return Ok(step);
+            }
+            match self.pieces.recv().await {
+                Some(Piece::Begun { tool_calls }) => self.calls.begin(tool_calls.as_deref()),
+                Some(Piece::Prompt(scores)) => self.echo.scores.extend(scores),
+                Some(Piece::Token { text, score }) => {
+                    self.pass_on_prompt();
+                    let parts = self.calls.push(text);
+                    self.pass_on(parts, score);
+                }
+                Some(Piece::Done {
+                    reason,
+                    n_tokens,
+                    prompt_tokens,
+                    seconds,
+                }) => {
+                    self.pass_on_prompt();
+                    log(&self.id, n_tokens, prompt_tokens, seconds);
+                    self.usage = Usage {
+                        prompt: if self.is_first { prompt_tokens } else { 0 },
+                        completion: n_tokens,
+                    };
+                    let (parts, found) = std::mem::replace(&mut self.calls, Calls::None).finish();
+                    self.pass_on(parts, None);
+                    self.ready.push_back(Step::End(finish(reason, found)));
+                }
+                Some(Piece::Refused(why)) => return Err(Failed::Refused(why)),
+                Some(Piece::Gone(why)) => return Err(Failed::Gone(why)),
+                None => return Err(Failed::Gone(self.model.end().await)),
+            }
+        }
+    }
+
+    /// A token's text is what it adds before the first call that it completes; it may be empty.
+    fn pass_on(&mut self, parts: Vec<Part>, score: Option<Score>) {
+        let mut parts = parts.into_iter().peekable();
+        let first = match parts.next_if(|part| matches!(part, Part::Text(_))) {
+            Some(Part::Text(text)) => text,
+            _ => String::new(),
+        };
+        if score.is_some() || !first.is_empty() {
+            let token = self.token(first, score);
+            self.ready.push_back(token);
+        }
+        for part in parts {
+            let step = match part {
+                Part::Text(text) => self.token(text, None),
+                Part::Call(call) => Step::Call(call),
+            };
+            self.ready.push_back(step);
+        }
+    }
+
+    fn token(&mut self, text: String, score: Option<Score>) -> Step {
+        let at = self.at;
+        self.at += text.chars().count();
+        Step::Token(Token { text, score, at })
+    }
+
+    /// The prompt before the answer, where it is to be repeated: its text, then its tokens, each at its place in the text.
+    fn pass_on_prompt(&mut self) {
+        let Echo {
+            wanted: true,
+            text,
+            scores,
+        } = std::mem::take(&mut self.echo)
+        else {
+            return;
+        };
+        let bytes = match text {
+            Some(text) => text.into_bytes(),
+            None => scores
+                .iter()
+                .flat_map(|score| score.bytes.iter().copied())
+                .collect(),
+        };
+        let text = self.token(String::from_utf8_lossy(&bytes).into_owned(), None);
+        self.ready.push_back(text);
+        let (mut rest, mut at) = (bytes.as_slice(), 0);
+        for score in scores {
+            // What the tokenizer puts in front of a text is not in it.
+            let known = rest.strip_prefix(score.bytes.as_slice());
+            let known = known.or_else(|| rest.strip_prefix(score.bytes.trim_ascii_start()));
+            let after = known.unwrap_or(rest);
+            let taken = &rest[..rest.len() - after.len()];
+            self.ready.push_back(Step::Token(Token {
+                text: String::new(),
+                score: Some(score),
+                at,
+            }));
+            // Bytes that begin a character.
+            at += taken.iter().filter(|byte| (**byte as i8) >= -0x40).count();
+            rest = after;
+        }
+    }
+}
+
+impl Calls {
+    /// Begins with the format of that name.
+    fn begin(&mut self, word: Option<&str>) {
+        *self = match (
+            std::mem::replace(self, Calls::None),
+            word.and_then(Format::named),
+        ) {
+            (Calls::Wanted(wanted), Some(format)) => Calls::Read {
+                reader: CallReader::new(format, wanted.tools),
+                several: wanted.several,
+                found: false,
+            },
+            (calls, _) => calls,
+        };
+    }
+
+    fn push(&mut self, text: String) -> Vec<Part> {
+        match self {
+            Calls::None | Calls::Wanted(_) => vec![Part::Text(text)],
+            Calls::Read {
+                reader,
+                several,
+                found,
+            } => kept(reader.push(&text), *several, found),
+        }
+    }
+
+    /// The rest, and whether there was a call.
+    fn finish(self) -> (Vec<Part>, bool) {
+        match self {
+            Calls::None | Calls::Wanted(_) => (Vec::new(), false),
+            Calls::Read {
+                reader,
+                several,
+                mut found,
+            } => (kept(reader.finish(), several, &mut found), found),
+        }
+    }
+}
+
+/// All parts, or those up to the first call.
+fn kept(parts: Vec<Part>, several: bool, found: &mut bool) -> Vec<Part> {
+    let mut kept = Vec::with_capacity(parts.len());
+    for part in parts {
+        if *found && !several {
+            break;
+        }
+        *found |= matches!(part, Part::Call(_));
+        kept.push(part);
+    }
+    kept
+}
+
+fn finish(reason: StopReason, calls: bool) -> Finish {
+    match reason {
+        StopReason::Stop if calls => Finish::ToolCalls,
+        StopReason::Stop => Finish::Stop,
+        // The context's end is a length, too.
+        StopReason::Length | StopReason::Context | StopReason::Cancelled | StopReason::Failed => {
+            Finish::Length
+        }
+    }
+}
+
+/// One line for each answer.
+fn log(id: &str, n_tokens: u64, prompt_tokens: u64, seconds: f64) {
+    let speed = match seconds > 0.0 {
+        true => format!(" · {} tok/s", human::short(n_tokens as f64 / seconds)),
+        false => String::new(),
+    };
+    errln!(
+        "{id} · {} · prompt {}{speed}",
+        human::counted(n_tokens, "token"),
+        human::counted(prompt_tokens, "token")
+    );
+}
