@@ -519,18 +519,19 @@ impl SplitBuilder<'_> {
 fn count(learning: &mut TrainingCounts, source: &Ready, portion: &Portion, account: &Account) {
     learning.documents += portion.documents;
     learning.nothing_supervised += account.nothing_supervised;
-    learning.too_long += account.split + account.truncated + account.dropped;
+    learning.cut_off += account.cut_off;
+    learning.too_long += account.split + account.truncated + account.dropped + account.cut_off;
     learning.lost_tokens += account.lost_tokens;
     let tally = source.store.tally();
     learning.without_tools += tally.without_tools;
     learning.answers += tally.answers;
     learning.empty_calls += tally.empty_calls;
-    if account.lost_tokens > 0 {
+    if account.lost_tokens + account.cut_off > 0 {
         learning.losses.push(Loss {
             source: source.name.clone(),
             conversations: source.conversations,
             documents: portion.documents,
-            cut: account.truncated + account.dropped,
+            cut: account.truncated + account.dropped + account.cut_off,
             tokens: account.lost_tokens,
         });
     }
