@@ -5,14 +5,14 @@ use super::fitted::{fitted, warning};
 use crate::base::human::{grouped, percent};
 use crate::data::chat::{TOOLS_FIX, Template};
 use crate::data::corpus::sha256;
-use crate::data::examples::{Examples, examples};
+use crate::data::examples::{Examples, LOOKED_BEHIND, examples, of_several};
 use crate::data::formats::{FormatId, weight};
 use crate::data::limit;
 use crate::data::render::{RenderCounts, Renderer, TrainOn, Unwritten};
 use crate::data::source::{CONTINUES, Origin, ReadContext, SourceConfig};
 use crate::data::store::{self, Entry, Feed, Key, Piece, Progress, Store, Tally};
 use crate::data::vocabulary::has_turns;
-use crate::data::{DataConfig, DataError, Example, Place, RowFault, Tokenizer, Unit};
+use crate::data::{DataConfig, DataError, Example, OnBadRow, Place, RowFault, Tokenizer, Unit};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -64,6 +64,52 @@ impl Tokenizing<'_> {
     pub fn source(&mut self, source: &SourceConfig) -> Result<Ready, DataError> {
         let name = source.to_string();
         let most = limit::rows_read(source, self.config.max_rows, &self.read)?;
+        self.ready(source).map_err(|error| match error {
+            DataError::Row(fault) => DataError::Row(self.among_others(fault, source)),
+            error => error,
+        })
+    }
+
+    /// The fault with the number of rows that cannot be read or rendered.
+    fn among_others(&self, fault: RowFault, source: &SourceConfig) -> RowFault {
+        let (config, read) = (self.config, &self.read);
+        let opened = limit::rows_read(source, config.max_rows, read).and_then(|most| {
+            let rows = examples(source, config.format, OnBadRow::Skip, read)?;
+            Ok(rows.at_most(most))
+        });
+        let (OnBadRow::Error, Ok(mut rows)) = (config.on_bad_row, opened) else {
+            return fault;
+        };
+        let renderer = self.renderer();
+        let (mut good, mut bad) = (0, 0);
+        let all = loop {
+            if good + bad + rows.skipped().count >= LOOKED_BEHIND {
+                break false;
+            }
+            match rows.next() {
+                None => break true,
+                // The file is broken: nobody knows how many rows are missing.
+                Some(Err(_)) => return fault,
+                Some(Ok((place, example))) => {
+                    match tokenize(&renderer, (self.unit, self.train_on), &place, &example) {
+                        Ok(_) => good += 1,
+                        Err(_) => bad += 1,
+                    }
+                }
+            }
+        };
+        match bad + rows.skipped().count {
+            // It lies behind the rows that were looked at.
+            0 => fault,
+            bad => of_several(fault, (good, bad), all),
+        }
+    }
+
+    fn renderer(&self) -> Renderer {
+        Renderer::new(self.tokenizer.clone(), self.template.clone(), self.train_on)
+    }
+
+    fn ready(&mut self, source: &SourceConfig) -> Result<Ready, DataError> {
         let rows = self.open(source, most)?;
         if most.is_some() && rows.rows().kind() == "text" {
             let fix = "remove data.max_rows and its fraction, or name a file with rows: JSONL, JSON, CSV, TSV or parquet";
@@ -168,7 +214,7 @@ impl Tokenizing<'_> {
             self.config.on_bad_row,
             &self.read,
         )
-        .map(|rows| rows.at_most(most))
+        .map(|rows| rows.uncounted().at_most(most))
     }
 
     fn key(
@@ -219,7 +265,7 @@ impl Tokenizing<'_> {
         key: &Key,
         rows: Examples,
     ) -> Result<Entry, DataError> {
-        let renderer = Renderer::new(self.tokenizer.clone(), self.template.clone(), self.train_on);
+        let renderer = self.renderer();
         let (config, read) = (self.config, &self.read);
         let (unit, train_on) = (self.unit, self.train_on);
         let progress = &mut *self.progress;
@@ -228,7 +274,9 @@ impl Tokenizing<'_> {
         let mut feed = |build: &mut dyn FnMut(Feed<'_>) -> Result<(), DataError>| {
             let mut rows = match opened.take() {
                 Some(rows) => rows,
-                None => examples(source, config.format, config.on_bad_row, read)?.at_most(most),
+                None => examples(source, config.format, config.on_bad_row, read)?
+                    .uncounted()
+                    .at_most(most),
             };
             build(Feed {
                 name,
