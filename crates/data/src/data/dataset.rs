@@ -146,11 +146,10 @@ impl Dataset {
         self.packing() != Packing::Stream
     }
 
-    /// What the tokens of a split are: those of one text, those that are predicted of documents, or prompts.
+    /// What the tokens of a split are: of texts and answers all that are predicted, whether they count in the loss or not; or prompts.
     pub fn tokens_word(&self) -> &'static str {
         match &self.splits {
             Splits::Documents(documents) if documents.how.unit == Unit::Prompt => "prompt tokens",
-            Splits::Documents(documents) if documents.how.packing != Packing::Stream => "targets",
             _ => "tokens",
         }
     }
