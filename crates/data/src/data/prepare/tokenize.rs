@@ -2,7 +2,8 @@
 
 use super::emptied::counted;
 use super::fitted::{fitted, warning};
-use crate::base::human::{grouped, percent};
+use super::unanswered;
+use crate::base::human::{self, grouped, percent};
 use crate::data::chat::{TOOLS_FIX, Template};
 use crate::data::corpus::sha256;
 use crate::data::examples::{Examples, LOOKED_BEHIND, examples, of_several};
@@ -111,7 +112,8 @@ impl Tokenizing<'_> {
 
     fn ready(&mut self, source: &SourceConfig) -> Result<Ready, DataError> {
         let rows = self.open(source, most)?;
-        if most.is_some() && rows.rows().kind() == "text" {
+        let plain = rows.rows().kind() == "text";
+        if most.is_some() && plain {
             let fix = "remove data.max_rows and its fraction, or name a file with rows: JSONL, JSON, CSV, TSV or parquet";
             return Err(DataError::source(
                 name,
@@ -145,6 +147,9 @@ impl Tokenizing<'_> {
         self.notes
             .extend(beginning.reading.map(|words| format!("{name}: {words}")));
         let size = self.size_words(&name, &entry.store);
+        if self.unit == Unit::Text && plain {
+            self.notes.extend(unanswered(&name, self.train_on));
+        }
         self.notes.push(size);
         Ok(Ready {
             weight: source.weight,

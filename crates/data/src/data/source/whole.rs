@@ -168,19 +168,18 @@ mod tests {
         assert_eq!(text.notes.len(), 2);
     }
 
+    /// Chats under this name were trained on as they stand, braces and all, without a word.
     #[test]
     fn rows_of_json_under_the_name_of_a_text_are_told_of() {
         let dir = tempfile::tempdir().unwrap();
-        let files = [
-            ("b.TXT", "second"),
-            ("a.txt", "first"),
-            ("c.md", "no"),
-            ("._a.txt", "\0"),
-        ];
-        for (name, text) in files {
-            fs::write(dir.path().join(name), text).unwrap();
-        }
-        assert_eq!(from(dir.path()).unwrap().text, "first\nsecond\n");
+        let path = dir.path().join("a.txt");
+        let noted = |text: &str| {
+            fs::write(&path, text).unwrap();
+            from(&path).unwrap().notes.join("\n")
+        };
+        let chat = "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]}\n";
+        assert!(noted(chat).contains("name it .jsonl"), "{}", noted(chat));
+        assert_eq!(noted("{ braces } of a poem\n"), "");
     }
 
     #[test]
