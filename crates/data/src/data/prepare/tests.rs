@@ -403,7 +403,7 @@ fn tools_without_a_place_and_weights_of_turns_are_told() {
         told.contains(expected) && told.contains("data.template=qwen"),
         "{told}"
     );
-    assert!(told.contains("20 rows set a weight on user"), "{told}");
+    assert!(told.contains("20 rows with a weight on user"), "{told}");
     let learning = data.learning.unwrap();
     let counts = (
         learning.without_tools,
@@ -429,7 +429,7 @@ fn rounds_before_an_instruction_are_told_to_be_read_alone() {
     };
     let told = Dataset::open(&config, request).unwrap().notes.join("\n");
     assert!(
-        told.contains("5 rows have a history") && told.contains("--to messages"),
+        told.contains("5 rows with a history") && told.contains("--to messages"),
         "{told}"
     );
 }

@@ -61,10 +61,9 @@ pub(super) struct Tokenizing<'a> {
 }
 
 impl Tokenizing<'_> {
-    /// Opens a source, detects its format, and takes its tokens from the cache or tokenizes.
+    /// Opens a source, detects its format, and takes its tokens from the cache or tokenizes. A row that ends it says how many others
+    /// would.
     pub fn source(&mut self, source: &SourceConfig) -> Result<Ready, DataError> {
-        let name = source.to_string();
-        let most = limit::rows_read(source, self.config.max_rows, &self.read)?;
         self.ready(source).map_err(|error| match error {
             DataError::Row(fault) => DataError::Row(self.among_others(fault, source)),
             error => error,
@@ -111,6 +110,8 @@ impl Tokenizing<'_> {
     }
 
     fn ready(&mut self, source: &SourceConfig) -> Result<Ready, DataError> {
+        let name = source.to_string();
+        let most = limit::rows_read(source, self.config.max_rows, &self.read)?;
         let rows = self.open(source, most)?;
         let plain = rows.rows().kind() == "text";
         if most.is_some() && plain {
@@ -146,10 +147,10 @@ impl Tokenizing<'_> {
         self.notes.extend(entry.notes);
         self.notes
             .extend(beginning.reading.map(|words| format!("{name}: {words}")));
-        let size = self.size_words(&name, &entry.store);
         if self.unit == Unit::Text && plain {
             self.notes.extend(unanswered(&name, self.train_on));
         }
+        let size = self.size_words(&name, &entry.store);
         self.notes.push(size);
         Ok(Ready {
             weight: source.weight,
@@ -312,15 +313,14 @@ impl Tokenizing<'_> {
                     .cloned()
                     .collect::<Vec<_>>();
                 entry.notes.push(format!(
-                    "{name}: {} rows could not be tokenized and were skipped: {}",
-                    tally.skipped,
+                    "{name}: {} skipped that could not be tokenized: {}",
+                    human::counted(tally.skipped, "row"),
                     first.join("; ")
                 ));
             }
             if tally.empty > 0 {
-                entry
-                    .notes
-                    .push(format!("{name}: {} rows are empty", tally.empty));
+                let empty = human::counted(tally.empty, "empty row");
+                entry.notes.push(format!("{name}: {empty}"));
             }
             (entry.notes).extend(rendered(name, &tally.rendered, format));
             entry.notes.extend(without_tools(name, &tally));
@@ -393,8 +393,8 @@ fn noticed(name: &str, rows: &Examples) -> Vec<String> {
             .map(ToString::to_string)
             .collect();
         notes.push(format!(
-            "{name}: {} bad rows were skipped: {}",
-            skipped.count,
+            "{name}: {} skipped: {}",
+            human::counted(skipped.count, "bad row"),
             first.join("; ")
         ));
     }
@@ -406,38 +406,38 @@ fn rendered(name: &str, counts: &RenderCounts, format: FormatId) -> Vec<String> 
     let mut notes = Vec::new();
     if counts.special_tokens_in_data > 0 {
         notes.push(format!(
-            "{name}: {} rows contain special tokens as text; the model sees them as special tokens",
-            counts.special_tokens_in_data
+            "{name}: {} with special tokens as text; the model sees them as special tokens",
+            human::counted(counts.special_tokens_in_data, "row")
         ));
     }
     if counts.empty_answers > 0 {
         notes.push(format!(
-            "{name}: {} rows have an empty answer: they teach the model to answer nothing; llmtui data clean FILE --out COPY.jsonl drops them",
-            grouped(counts.empty_answers)
+            "{name}: {} with an empty answer: the model learns to answer nothing; llmtui data clean FILE --out COPY.jsonl drops them",
+            human::counted(counts.empty_answers, "row")
         ));
     }
     if counts.weights_of_others > 0 {
         notes.push(format!(
-            "{name}: {} rows set a weight on user or system turns: only the assistant's are trained on; data.train_on: all trains on every turn",
-            grouped(counts.weights_of_others)
+            "{name}: {} with a weight on user or system turns: only the assistant's are trained on; data.train_on: all trains on every turn",
+            human::counted(counts.weights_of_others, "row")
         ));
     }
     let has_history = matches!(format, FormatId::Alpaca | FormatId::InstructionResponse);
     if counts.earlier_answers > 0 && has_history {
         notes.push(format!(
-            "{name}: {} rows have a history: only the last answer is trained on; llmtui data convert FILE --to messages --out COPY.jsonl makes conversations, which train on every answer",
-            grouped(counts.earlier_answers)
+            "{name}: {} with a history: only the last answer is trained on; llmtui data convert FILE --to messages --out COPY.jsonl makes conversations, which train on every answer",
+            human::counted(counts.earlier_answers, "row")
         ));
     }
     if counts.merged_boundaries > 0 {
         notes.push(format!(
-            "{name}: in {} rows the completion merges into the prompt's last token: end prompts at a token boundary, e.g. with a newline",
-            counts.merged_boundaries
+            "{name}: in {} the completion merges into the prompt's last token: end prompts at a token boundary, e.g. with a newline",
+            human::counted(counts.merged_boundaries, "row")
         ));
     }
     if counts.other_openings > 0 {
         notes.push(format!(
-            "{name}: in {} rows the template writes the answer otherwise than its generation prompt begins one (a `<think>`, say): after that prompt the model was not trained to answer",
+            "{name}: in {} the template writes the answer otherwise than its generation prompt begins one (a `<think>`, say): after that prompt the model was not trained to answer",
             grouped(counts.other_openings)
         ));
     }
