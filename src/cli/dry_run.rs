@@ -139,7 +139,9 @@ fn outline(
     let (run_tokens, places) = data.read(spec.seed, micro_steps, micro_batch);
     // Of a step behind a batch-size ramp.
     let each = run_tokens / micro_steps.max(1) as f64;
-    let step_tokens = (each * spec.train.grad_accum_steps as f64).round();
+    let accum = spec.train.grad_accum_steps as f64;
+    let step_tokens = (each * accum).round();
+    let step_places = (places / micro_steps.max(1) as f64 * accum).round();
     let micro_steps = micro_steps as f64;
     let loaded = match target {
         Target::New(loaded) => Some(&**loaded),
@@ -187,7 +189,7 @@ fn outline(
         steps: spec.train.max_steps,
         step_tokens: learned(step_tokens as u64),
         run_tokens: learned(run_tokens.round() as u64),
-        step_places: learned((step_tokens * places / run_tokens.max(1.0)).round() as u64),
+        step_places: learned(step_places as u64),
         epochs: rollouts.is_none().then_some(epochs),
         prompts,
         prompt_passes: rollouts.zip(prompts).map(|(length, n)| length.passes(n)),

@@ -159,20 +159,20 @@ fn a_dry_run_labels_its_counts() {
         "-s",
         "seq_len=128",
     ]);
-    assert!(chats.contains("validation targets\n"), "{chats}");
+    assert!(chats.contains("validation tokens\n"), "{chats}");
     assert!(chats.contains(" with padding), "), "{chats}");
     assert!(
         chats.contains("tokens, padding included: up to 4"),
         "{chats}"
     );
-    // Only answers are supervised: some of the split's targets are not in the loss.
+    // Only answers are supervised: some of the split's tokens are not in the loss.
     let count = |words: &str| {
         let before = chats.split(words).next().unwrap();
         let number = before.rsplit(' ').next().unwrap();
         number.replace(',', "").parse::<u64>().unwrap()
     };
     assert!(
-        count(" validation tokens count in the loss") < count(" validation targets"),
+        count(" validation tokens count in the loss") < count(" validation tokens\n"),
         "{chats}"
     );
 }

@@ -64,6 +64,7 @@ stages:
   - name: gguf
     export:
       format: ggufx
+  - {name: last, train: smoke, from: base, set: {max_stpes: 3}}
 ",
     );
     let set = ["-s", "other.seed=-1"];
@@ -74,7 +75,10 @@ stages:
         .collect::<Vec<_>>()
         .join(" ");
     for words in [
-        "4 problems in the pipeline: ",
+        "5 problems in the pipeline: ",
+        // Of a stage that rests on a faulty one the keys are known.
+        "mine.yaml:13 stage last: unknown key `max_stpes`",
+        "did you mean max_steps?",
         "mine.yaml:9 stage exam: eval.tasks: ",
         "mine.yaml:12 stage gguf: export.format: `ggufx` is not a format",
         "mine.yaml:4 stage base: ",

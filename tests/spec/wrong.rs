@@ -196,6 +196,47 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
         "train: {batch_ramp: [{until_step: x, grad_accum_steps: 1}]}",
         &["train.batch_ramp[0].until_step", "expected a whole number"],
     ),
+    (
+        "rewards: [{length: {fre: 3}}]",
+        &[
+            "my.yaml:1",
+            "rewards[0]",
+            "length: unknown key fre",
+            "did you mean free?",
+        ],
+    ),
+    (
+        "rewards: [accuracy]",
+        &["unknown reward `accuracy`", "one of exact, number,"],
+    ),
+    (
+        "tokenizer: tok",
+        &["`tok` is unknown here", "data.tokenizer.file.path=tok"],
+    ),
+    (
+        "tokenizer: ../my-tok",
+        &["try: data.tokenizer.file.path=../my-tok"],
+    ),
+    (
+        "adapter: {lora: {targets: [q_proj, v_proj]}}",
+        &["try: adapter.lora.targets=minimal"],
+    ),
+    (
+        "adapter: {lora: {targets: q_proj}}",
+        &["-s adapter.lora.targets=custom -s adapter.lora.custom=[query]"],
+    ),
+    (
+        "adapter: {lora: {targets: custom, custom: [k_proj, query]}}",
+        &["-s adapter.lora.targets=custom -s adapter.lora.custom=[query,key]"],
+    ),
+    (
+        "adapter: {lora: {targets: [Wqkv, q_proj]}}",
+        &["-s adapter.lora.targets=pattern -s adapter.lora.patterns=[Wqkv,q_proj]"],
+    ),
+    (
+        "adapter: {lora: {targets: all-linear}}",
+        &["try: adapter.lora.targets=all"],
+    ),
     ("precision: float32", &["did you mean f32?"]),
     ("precision: bf", &["did you mean bf16?"]),
     ("clip: 1", &["did you mean clip_norm?"]),
@@ -286,6 +327,36 @@ fn all_issues_are_reported_at_once_each_with_its_own_origin() {
         .as_slice(),
         "{errors}"
     );
+}
+
+/// Items of lists are read by their own types: the first faulty one hid the others, and every fault of a file.
+#[test]
+fn every_item_of_a_list_and_every_missing_file_is_reported_at_once() {
+    let errors = |text: &str| -> Vec<(String, String)> {
+        let (dir, sources) = nowhere();
+        fs::write(dir.path().join("my.yaml"), text).unwrap();
+        let errors = spec::load("my.yaml", &[], &sources).unwrap_err();
+        let issues = errors.issues().iter();
+        issues.map(|i| (i.path.clone(), i.hint.clone())).collect()
+    };
+    let found = errors(
+        "extends: grpo-sort\nrewards: [numbr, exact, {lenght: {}}, tgas]\ntrain: {from: nowhere/x.gguf}\noptimzer: 3\n",
+    );
+    let meant = |path: &str| {
+        let issue = found.iter().find(|(at, _)| at == path);
+        issue
+            .map(|(_, hint)| hint.as_str())
+            .unwrap_or_else(|| panic!("{path}: {found:?}"))
+    };
+    assert_eq!(meant("optimzer"), "did you mean optimizer?");
+    assert_eq!(meant("rewards[0]"), "did you mean number?");
+    assert_eq!(meant("rewards[2]"), "did you mean length?");
+    assert_eq!(meant("rewards[3]"), "did you mean tags?");
+    assert!(!meant("train.from").is_empty());
+    assert_eq!(found.len(), 5, "{found:?}");
+    let found = errors("data: {sources: [\"a | b | x\", \"a.txt\", {pth: b}]}\n");
+    let paths: Vec<&str> = found.iter().map(|(path, _)| path.as_str()).collect();
+    assert_eq!(paths, ["data.sources[0]", "data.sources[2].pth"]);
 }
 
 #[test]

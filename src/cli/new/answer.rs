@@ -191,8 +191,9 @@ fn choose(
     }
     let after = enter(wizard, out, columns)?;
     let refused = wizard.error().is_some();
-    // A row that the question itself proposes in its place, and says so, is the default from here on.
-    if refused && wizard.selected() == row {
+    // A row that the question itself proposes in its place, and says so, is the default from here on; and so is an answer that
+    // is accepted once it is given again.
+    if refused && wizard.selected() == row && !wizard.asks_for_consent() {
         *wizard = before;
     }
     Ok(match refused && takes_text {

@@ -84,6 +84,26 @@ fn a_path_that_does_not_exist_is_told_so_and_asked_for_again() {
 }
 
 /// Methods that are no answer stand in a line: with a reason each they pushed the question off a small screen.
+/// The same answer was refused for ever.
+#[test]
+fn rows_that_cannot_be_read_are_left_out_once_the_file_is_chosen_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pirate.jsonl");
+    let good = "{\"instruction\": \"Speak.\", \"input\": \"\", \"output\": \"Arr!\"}\n";
+    let bad = "{\"instruction\": 3, \"input\": \"\", \"output\": \"Arr!\"}\n";
+    std::fs::write(&path, [&good.repeat(40), bad].concat()).unwrap();
+    let path = path.display();
+    for again in [format!("2 {path}"), path.to_string(), String::new()] {
+        let (wizard, _, out) = talk(&format!("2\n2 {path}\n{again}\n"));
+        assert_eq!(
+            out.matches("1 of 41 rows cannot be read").count(),
+            1,
+            "{out}"
+        );
+        assert_eq!(wizard.step(), Step::Start, "{out}");
+    }
+}
+
 #[test]
 fn the_question_of_the_method_fits_a_small_screen() {
     let dir = tempfile::tempdir().unwrap();

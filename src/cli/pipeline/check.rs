@@ -7,7 +7,9 @@ use crate::cli::exit::{Exit, Failure};
 use crate::cli::tokenizer::{KINDS, Planned};
 use crate::cli::{Context, eval, export};
 use crate::engine::export::{ExportError, PEFT};
-use crate::pipeline::{Export, Fault, Pipeline, PipelineError, Places, TrainTokenizer, Work};
+use crate::pipeline::{
+    Export, Fault, Pipeline, PipelineError, Places, Train, TrainTokenizer, Work,
+};
 use crate::spec::{self, SpecSources};
 use crate::tasks;
 use std::collections::{HashMap, HashSet};
@@ -192,6 +194,15 @@ pub fn keys(pipeline: &Pipeline, words: &[String]) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Keys of a training stage that no spec has: all that is known of one whose start model is at fault.
+pub fn unknown_keys(train: &Train) -> impl Iterator<Item = (String, Failure)> {
+    train.set.keys().filter_map(|key| {
+        let hint = spec::key_is_known(key.trim()).err()?;
+        let what = format!("unknown key `{}`", one_line(key));
+        Some((format!("set.{key}"), Failure::user_error(what, hint)))
+    })
 }
 
 fn exported(config: &Export) -> Result<(), (&'static str, Failure)> {

@@ -99,6 +99,11 @@ pub fn plan(
             Work::Train(train)
                 if faults.has(&stage.name) || planner.rests_on_a_fault(at, train, faults) =>
             {
+                if !faults.has(&stage.name) && !is_over {
+                    for (key, failure) in check::unknown_keys(train) {
+                        faults.add(places, name, &key, of_stage(failure, &stage.name))?;
+                    }
+                }
                 faults.spread(&stage.name);
                 continue;
             }

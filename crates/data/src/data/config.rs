@@ -4,9 +4,7 @@ use super::examples::OnBadRow;
 use super::formats::{Columns, FormatChoice};
 use super::pack::{PackingChoice, TooLongChoice};
 use super::render::TrainOn;
-use super::source::{
-    Origin, SourceConfig, is_data_file, is_description, is_hidden, is_no_plain_text, saved_as_arrow,
-};
+use super::source::{Origin, SourceConfig, is_data_file, is_no_plain_text};
 use super::synthetic::{SyntheticConfig, SyntheticSource};
 use super::tokenizer::TokenizerConfig;
 use super::{DataError, Unit};
@@ -156,18 +154,9 @@ impl DataConfig {
             return plainly;
         };
         let full = base.join(path);
+        // Of a folder, as of a glob, each file is a document.
         if full.is_dir() {
-            let names = std::fs::read_dir(&full).into_iter().flatten().flatten();
-            let names = names.map(|entry| entry.path());
-            let is_data = |p: &PathBuf| is_data_file(p) && !is_hidden(p) && !is_description(p);
-            let names: Vec<PathBuf> = names.filter(is_data).collect();
-            let bytes = names.iter().filter_map(|path| std::fs::metadata(path).ok());
-            let small = bytes.map(|found| found.len()).sum::<u64>() <= MAX_BYTES;
-            // What reads rows knows what to do with files of Arrow.
-            return match names.is_empty() {
-                true => saved_as_arrow(&full).is_none(),
-                false => small && names.iter().all(|path| is_text(path)),
-            };
+            return false;
         }
         let small = std::fs::metadata(&full).map_or(0, |m| m.len()) <= MAX_BYTES;
         let pattern = !full.exists() && path.to_string_lossy().contains(['*', '?', '[']);
@@ -412,20 +401,23 @@ mod tests {
             config.is_corpus(dir.path())
         };
         assert!(DataConfig::default().is_corpus(dir.path()));
-        for path in ["a.txt", "c.py", "texts", "absent.txt"] {
+        for path in ["a.txt", "c.py", "absent.txt"] {
             assert!(corpus(path), "{path}");
         }
-        for path in ["b.jsonl", "rows", "*.txt", "absent.jsonl", "a.txt.gz"] {
+        for path in [
+            "b.jsonl",
+            "rows",
+            "texts",
+            "*.txt",
+            "absent.jsonl",
+            "a.txt.gz",
+        ] {
             assert!(!corpus(path), "{path}");
         }
-        std::fs::write(dir.path().join("texts/.b.jsonl"), "x").unwrap();
-        assert!(corpus("texts"), "a hidden file is none of it");
-        // Together they are more than is held in memory; nothing is written of a sparse file.
-        for name in ["a.txt", "b.TXT"] {
-            let file = std::fs::File::create(dir.path().join("texts").join(name)).unwrap();
-            file.set_len((1 << 29) + 1).unwrap();
-        }
-        assert!(!corpus("texts"), "read in shards");
+        // More than is held in memory; nothing is written of a sparse file.
+        let file = std::fs::File::create(dir.path().join("a.txt")).unwrap();
+        file.set_len((1 << 30) + 1).unwrap();
+        assert!(!corpus("a.txt"), "read in shards");
         let packed = DataConfig {
             packing: PackingChoice::Packed,
             ..DataConfig::default()

@@ -3,6 +3,7 @@
 //! training.
 
 use super::permute::Permutation;
+use super::render::SpecialTokens;
 use super::source;
 use super::tokenizer::Tokenizer;
 use super::{Batch, DataConfig, DataError, Order};
@@ -45,13 +46,20 @@ impl Corpus {
             Some(tokenizer) => tokenizer,
             None => config.tokenizer.build(train_text, &text.text)?,
         };
+        let mut notes = text.notes;
+        if SpecialTokens::of(&tokenizer).occur_in(&text.text) {
+            notes.push(format!(
+                "{} contains special tokens as text; the model sees them as special tokens",
+                text.place
+            ));
+        }
         let dataset = Corpus {
             train: tokenizer.encode(train_text)?,
             val: tokenizer.encode(val_text)?,
             fingerprint: sha256(text.text.as_bytes()),
             val_bytes: val_text.len() as u64,
             place: text.place,
-            notes: text.notes,
+            notes,
             tokenizer,
             seq_len,
             order: config.order,

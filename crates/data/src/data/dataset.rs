@@ -44,6 +44,8 @@ pub struct TrainingCounts {
     pub documents: u64,
     /// Documents of which nothing is supervised: no answer, or it was cut off.
     pub nothing_supervised: u64,
+    /// Those of them that have an answer, which begins beyond the end of a row.
+    pub cut_off: u64,
     /// Documents longer than a row, whatever was done about it.
     pub too_long: u64,
     /// Tokens that went with truncated and dropped documents.
@@ -66,7 +68,7 @@ pub struct Loss {
     /// Its documents are conversations or prompts with completions, no plain texts.
     pub conversations: bool,
     pub documents: u64,
-    /// Documents that were truncated or dropped.
+    /// Documents that were truncated or dropped, also for want of anything to learn.
     pub cut: u64,
     pub tokens: u64,
 }
@@ -144,11 +146,10 @@ impl Dataset {
         self.packing() != Packing::Stream
     }
 
-    /// What the tokens of a split are: those of one text, those that are predicted of documents, or prompts.
+    /// What the tokens of a split are: of texts and answers all that are predicted, whether they count in the loss or not; or prompts.
     pub fn tokens_word(&self) -> &'static str {
         match &self.splits {
             Splits::Documents(documents) if documents.how.unit == Unit::Prompt => "prompt tokens",
-            Splits::Documents(documents) if documents.how.packing != Packing::Stream => "targets",
             _ => "tokens",
         }
     }

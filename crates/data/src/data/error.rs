@@ -69,8 +69,6 @@ pub enum DataError {
     Empty { place: String },
     #[error("{place} has no rows")]
     Rowless { place: String },
-    #[error("no .txt file in {0}")]
-    NoTexts(PathBuf),
     #[error("{place} has {bytes} bytes of text; plain text is kept in memory, up to {limit} bytes")]
     TooLarge {
         place: String,
@@ -167,7 +165,6 @@ impl DataError {
             DataError::BadText { fix, .. } => fix,
             DataError::Empty { .. } => "name a file with text",
             DataError::Rowless { .. } => "name a file with rows; a header alone has none",
-            DataError::NoTexts(_) => "name a text file, or a folder of .txt files",
             DataError::TooLarge { .. } => "train on part of it",
             DataError::NoCorpus(_) => "set data.path for your own text",
             DataError::NoRows { .. } => {

@@ -13,7 +13,7 @@ const SAMPLE: usize = 64;
 /// Bad rows skipped while looking for good ones to detect a format by.
 const SAMPLE_FAULTS: usize = 1000;
 /// Rows read behind one that ends a run, to see whether it is an exception.
-const LOOKED_BEHIND: usize = 10_000;
+pub(super) const LOOKED_BEHIND: u64 = 10_000;
 /// Skipped rows that are listed one by one.
 const LISTED: usize = 100;
 
@@ -48,6 +48,8 @@ pub struct Examples {
     left: Option<u64>,
     /// Rows read so far.
     good: u64,
+    /// A fault says how many rows have one.
+    counts: bool,
     ended: bool,
 }
 
@@ -103,6 +105,7 @@ pub fn examples(
         skipped: Skipped::default(),
         left: None,
         good: 0,
+        counts: true,
         ended: false,
     })
 }
@@ -166,17 +169,22 @@ impl Examples {
         skip
     }
 
-    /// The fault that ends the reading, with its remedy. Where most rows can be read the columns are right and the row is
-    /// wrong: a mapping that suits this row alone would be wrong for the others.
-    fn among_others(&mut self, mut fault: RowFault) -> RowFault {
-        let maps = ["data.columns", "data.format"];
-        if self.rows.is_broken() || !maps.iter().any(|key| fault.fix.contains(key)) {
+    /// The same for a reader that counts faulty rows itself: those that cannot be rendered, too.
+    #[must_use]
+    pub(super) fn uncounted(mut self) -> Examples {
+        self.counts = false;
+        self
+    }
+
+    /// The fault that ends the reading, with its remedy among the other rows.
+    fn among_others(&mut self, fault: RowFault) -> RowFault {
+        if self.rows.is_broken() || !self.counts {
             return fault;
         }
-        let (mut good, mut bad, mut first) = (self.good, 1, "the first ");
+        let (mut good, mut bad, mut all) = (self.good, 1, false);
         for _ in 0..LOOKED_BEHIND {
             let Some(record) = self.waiting.pop_front().or_else(|| self.rows.next()) else {
-                first = "";
+                all = true;
                 break;
             };
             let read =
@@ -186,15 +194,38 @@ impl Examples {
                 Err(_) => bad += 1,
             }
         }
-        if good > bad {
-            fault.fix = format!(
-                "fix the row; of {first}{} rows {} cannot be read: data.on_bad_row: skip leaves such rows out, `llmtui data clean FILE --out COPY.jsonl` writes a copy without them",
-                grouped(good + bad),
-                grouped(bad)
-            );
-        }
-        fault
+        of_several(fault, (good, bad), all)
     }
+}
+
+/// A fault with the number of rows that have one, of those that were looked at or of all, and with the ways round them. Where most
+/// rows can be read the columns are right and the row is wrong: a mapping that suits this row alone would be wrong for the others.
+pub(super) fn of_several(mut fault: RowFault, (good, bad): (u64, u64), all: bool) -> RowFault {
+    const SKIP: &str = "data.on_bad_row: skip";
+    if good <= bad {
+        return fault;
+    }
+    let of = format!(
+        "of {}{} rows {} cannot be read",
+        if all { "" } else { "the first " },
+        grouped(good + bad),
+        grouped(bad)
+    );
+    let ways = format!(
+        "{SKIP} leaves such rows out, `llmtui data clean FILE --out COPY.jsonl` writes a copy without them"
+    );
+    let maps = ["data.columns", "data.format"];
+    let own = match maps.iter().any(|key| fault.fix.contains(key)) {
+        true => "",
+        false => fault.fix.as_str(),
+    };
+    fault.fix = match own {
+        "" => format!("fix the row; {of}: {ways}"),
+        own if own.contains(SKIP) => format!("{own}; {of}"),
+        own if own.ends_with('?') => format!("{own} O{}: {ways}", &of[1..]),
+        own => format!("{own}; {of}: {ways}"),
+    };
+    fault
 }
 
 impl Iterator for Examples {
@@ -277,6 +308,38 @@ mod tests {
         assert_eq!(found.by_ref().filter(Result::is_ok).count(), 2);
         assert_eq!(found.skipped().count, 2);
         assert_eq!(found.skipped().first[1].place.row, 3);
+    }
+
+    /// Whoever mends one row should know of the others: it took as many starts as there were bad rows.
+    #[test]
+    fn any_fault_says_how_many_rows_have_one() {
+        let chat = |role: &str| {
+            format!(
+                "{{\"messages\":[{{\"role\":\"user\",\"content\":\"a\"}},{{\"role\":\"{role}\",\"content\":\"b\"}}]}}\n"
+            )
+        };
+        let fix = |rows: String| {
+            let mut found = open(&rows, FormatChoice::Auto, OnBadRow::Error).unwrap();
+            found.find_map(Result::err).unwrap().fix
+        };
+        let (good, bad) = (chat("assistant").repeat(5), chat("asistant"));
+        assert_eq!(
+            fix([&*good, &bad, &good, &bad, "{\"messages\": 3}\n"].concat()),
+            "did you mean assistant? Of 13 rows 3 cannot be read: data.on_bad_row: skip leaves such rows out, `llmtui data clean FILE \
+             --out COPY.jsonl` writes a copy without them"
+        );
+        // Of a file in which most rows have it the rows are not what is wrong.
+        assert_eq!(
+            fix([chat("assistant"), bad.repeat(3)].concat()),
+            "did you mean assistant?"
+        );
+        let pair =
+            |no: &str| format!("{{\"prompt\":\"a\",\"chosen\":\"yes\",\"rejected\":\"{no}\"}}\n");
+        let fix = fix([pair("no").repeat(9), pair("yes")].concat());
+        assert!(
+            fix.ends_with("no preference; of 10 rows 1 cannot be read"),
+            "{fix}"
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::command::OnFailure;
 use super::{Answer, Reward, RewardConfig, Worker};
+use crate::base::near::{did_you_mean, nearest};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize, Serializer};
@@ -55,14 +56,13 @@ impl WeightedReward {
         }
         let known: Vec<&str> = RewardConfig::ENTRIES.iter().map(|entry| entry.id).collect();
         if !known.contains(&kind.as_str()) {
-            return Err(format!(
-                "unknown reward `{kind}`; known: {}",
-                known.join(", ")
-            ));
+            let fix = meant(&kind, &known);
+            return Err(format!("unknown reward `{kind}`{FIX}{fix}"));
         }
         let reward =
             serde_json::from_value(Value::Object(Map::from_iter([(kind.clone(), settings)])));
-        let reward: RewardConfig = reward.map_err(|e| format!("{kind}: {e}"))?;
+        let reward: RewardConfig =
+            reward.map_err(|e| format!("{kind}: {}", of_setting(&e.to_string())))?;
         Ok(WeightedReward {
             name: name.unwrap_or(kind),
             reward,
@@ -86,6 +86,32 @@ impl WeightedReward {
         let (what, fix) = self.reward.fault()?;
         Some((format!("{}: {what}", self.name), fix))
     }
+}
+
+/// What stands between a fault and its fix in the errors of a reader.
+pub const FIX: &str = "; try: ";
+
+/// The name that was meant, or all that there are.
+fn meant(said: &str, known: &[&str]) -> String {
+    match nearest(said, known.iter().copied()) {
+        Some(near) => did_you_mean(near),
+        None => format!("one of {}", known.join(", ")),
+    }
+}
+
+/// A fault of a reward's settings with its fix: serde names the settings that there are between backticks.
+fn of_setting(error: &str) -> String {
+    let Some(said) = error.strip_prefix("unknown field `") else {
+        return error.to_string();
+    };
+    // `fre`, expected `free` or `limit`: every second part is a name.
+    let key = said.split('`').next().unwrap_or_default();
+    let known: Vec<&str> = said.split('`').skip(2).step_by(2).collect();
+    let fix = match known.is_empty() {
+        true => "it has no settings: leave it out".to_string(),
+        false => meant(key, &known),
+    };
+    format!("unknown key {key}{FIX}{fix}")
 }
 
 const EXAMPLE: &str = "`- exact` or `- {number: {tolerance: 0.01}, weight: 0.5}`";

@@ -19,7 +19,7 @@ mod tags;
 #[cfg(test)]
 mod tests;
 
-pub use list::{RewardError, Scorer, Scores, WeightedReward, verifier};
+pub use list::{FIX, RewardError, Scorer, Scores, WeightedReward, verifier};
 
 use serde_json::{Map, Value};
 

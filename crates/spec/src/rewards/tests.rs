@@ -182,7 +182,7 @@ fn a_list_says_names_weights_and_what_is_wrong() {
         list
     );
     for (wrong, says) in [
-        (serde_json::json!("exat"), "known: exact"),
+        (serde_json::json!("exat"), "did you mean exact?"),
         (
             serde_json::json!({"exact": {}, "number": {}}),
             "one reward per item",

@@ -204,16 +204,32 @@ impl Reader<'_> {
 
     /// `optimizer: lion`: a member of a registry by its name.
     fn member(&mut self, path: Vec<String>, node: &Node, said: &str, word: &str) {
+        let path_word = crate::base::text::one_line(word);
         let word = word.replace('-', "_");
         if node.child(&word).is_some() {
             return self.choose(path, &word, said);
         }
         let dotted = path.join(".");
         let members = node.children().iter().map(|(name, _)| name.as_str());
-        let near = || nearest(&word, members).map_or_else(|| node.expected(), did_you_mean);
-        let known = alias::member_elsewhere(&dotted, &word);
-        let hint = known.map_or_else(near, String::from);
-        self.issue(said, &dotted, format!("`{word}` is unknown here"), hint);
+        // A member that reads a file: the word may be the file's name.
+        let file = node.child("file").and_then(|file| file.child("path"));
+        let file = file.map(|_| format!("{dotted}.file.path={path_word}"));
+        let known = alias::member_elsewhere(&dotted, &word).map(String::from);
+        let hint = match (known, file) {
+            (Some(known), _) => known,
+            (None, Some(file)) if word.contains(['/', '.']) => file,
+            (None, file) => match (nearest(&word, members), file) {
+                (Some(near), _) => did_you_mean(near),
+                (None, Some(file)) => format!("{}; of a file or folder: {file}", node.expected()),
+                (None, None) => node.expected(),
+            },
+        };
+        self.issue(
+            said,
+            &dotted,
+            format!("`{path_word}` is unknown here"),
+            hint,
+        );
     }
 
     /// Reads `key: value` in the section of the registry at `path`.

@@ -12,7 +12,9 @@ use super::{
 use crate::base::near::{did_you_mean, nearest};
 use crate::base::text::one_line;
 use crate::models;
+use crate::rewards::FIX;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::path::Path;
 
 /// A validated spec with its origins.
@@ -235,7 +237,7 @@ fn finish(
         Some(start) => base::apply_pending(&mut merged, start, &mut issues),
         None => base::apply(&mut merged, sources, &mut issues),
     }
-    let config = typed(&merged.value, &merged.origins, &mut issues);
+    let config = readable(&merged.value, &merged.origins, &mut issues);
     let config = config.map(|config| home::expand(config, &merged, sources, &mut issues));
     if let Some(config) = &config {
         // Rules between values are checked even if single values are invalid, as far as a config can be built.
@@ -299,26 +301,71 @@ fn name_from(stem: &str, label: &str) -> Setting {
     }
 }
 
-/// The typed config. The earlier checks should leave nothing to find here; anything found anyway is an issue.
+/// The typed config. The earlier checks should leave nothing to find here but items of lists, which their own types read; anything
+/// found is an issue.
 pub(super) fn typed(
     value: &Value,
     origins: &Origins,
     issues: &mut Vec<Issue>,
 ) -> Option<RunConfig> {
-    match crate::base::json::read::<RunConfig>(value) {
-        Ok(config) => Some(config),
-        Err(error) => {
-            let path = error.path().to_string();
-            let (what, hint) = misfit(value, &path, &error.inner().to_string());
-            issues.push(Issue {
-                origin: origins.nearest(&path),
-                path,
-                what,
-                hint,
-            });
-            None
+    let before = issues.len();
+    readable(value, origins, issues).filter(|_| issues.len() == before)
+}
+
+/// The same without the rewards that cannot be read, each an issue: the rules for the other values hold without them. A faulty item
+/// of another list leaves no config, and its neighbours are read.
+fn readable(value: &Value, origins: &Origins, issues: &mut Vec<Issue>) -> Option<RunConfig> {
+    const REWARDS: &str = "rewards";
+    let mut value = Cow::Borrowed(value);
+    // Faulty items by list and place, in the order in which they were taken out.
+    let mut gone: Vec<(String, usize)> = Vec::new();
+    loop {
+        let error = match crate::base::json::read::<RunConfig>(&value) {
+            Ok(config) => {
+                let rewards_alone = gone.iter().all(|(list, _)| list == REWARDS);
+                return rewards_alone.then_some(config);
+            }
+            Err(error) => error,
+        };
+        let path = error.path().to_string();
+        let (what, hint) = misfit(&value, &path, &error.inner().to_string());
+        let item = item_of(&path);
+        // The place that it has in the spec.
+        let path = match &item {
+            Some((list, at, rest)) => {
+                let mut at = *at;
+                let taken = gone.iter().filter(|(other, _)| other == list);
+                let mut taken: Vec<usize> = taken.map(|(_, place)| *place).collect();
+                taken.sort_unstable();
+                at += taken
+                    .iter()
+                    .fold(0, |n, place| n + usize::from(*place <= at + n));
+                gone.push((list.clone(), at));
+                format!("{list}[{at}]{rest}")
+            }
+            None => path.clone(),
+        };
+        issues.push(Issue {
+            origin: origins.nearest(&path),
+            path,
+            what,
+            hint,
+        });
+        let (list, at, _) = item?;
+        let pointer = format!("/{}", list.replace('.', "/"));
+        let items = value.to_mut().pointer_mut(&pointer)?.as_array_mut()?;
+        if at >= items.len() {
+            return None;
         }
+        items.remove(at);
     }
+}
+
+/// `data.sources[2].weight`: the list, the place in it, and what follows.
+fn item_of(path: &str) -> Option<(String, usize, &str)> {
+    let (list, rest) = path.split_once('[')?;
+    let (at, rest) = rest.split_once(']')?;
+    Some((list.to_string(), at.parse().ok()?, rest))
 }
 
 /// What is wrong with a value in a list of sections, which only its type reads: in the words for any other setting, and what
@@ -332,6 +379,10 @@ fn misfit(value: &Value, path: &str, error: &str) -> (String, String) {
         if let (false, Err(wrong)) = (is_section, judge(node, value.clone())) {
             return wrong;
         }
+    }
+    // Readers of their own name the fix behind the fault.
+    if let Some((what, fix)) = error.split_once(FIX) {
+        return (one_line(what), one_line(fix));
     }
     let around = path.rsplit_once('.').map_or("", |(around, _)| around);
     let section = node.or_else(|| schema::root().within(around));

@@ -1,6 +1,7 @@
 //! Merging layers: the higher layer wins value by value; a registry member selected by a higher layer replaces the
 //! lower one entirely. Every value is validated here, with its origin.
 
+use super::import::targets;
 use super::issue::{Issue, Origin, Origins};
 use super::layer::{Layer, Setting, describe};
 use super::schema::{Kind, Node, root};
@@ -74,7 +75,10 @@ impl Merged {
                     put(&mut self.value, &path, value);
                     self.origins.set(&dotted, setting.origin);
                 }
-                Err((what, hint)) => issues.push(complaint(&setting, &dotted, what, hint)),
+                Err((what, hint)) => {
+                    let hint = targets::meant(&dotted, &setting.value).unwrap_or(hint);
+                    issues.push(complaint(&setting, &dotted, what, hint));
+                }
             }
         }
         chosen.extend(said.into_keys());

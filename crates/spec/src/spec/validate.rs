@@ -43,7 +43,10 @@ impl IssueCollector<'_> {
         what: impl Into<String>,
         hint: impl Into<String>,
     ) {
-        let known_wrong = |i: &Issue| paths.contains(&i.path.as_str());
+        let known_wrong = |i: &Issue| {
+            let list = i.path.split('[').next().unwrap_or_default();
+            paths.contains(&i.path.as_str()) || paths.contains(&list)
+        };
         if good || self.issues.iter().any(known_wrong) {
             return;
         }

@@ -4,6 +4,7 @@
 use super::columns::nearest;
 use super::row::{Row, column_names};
 use super::{Columns, FormatId, HISTORY, Need};
+use crate::base::near::within;
 use crate::base::text::one_line;
 use crate::data::{DataError, Record, Unit};
 use serde_json::Value;
@@ -185,6 +186,12 @@ pub fn detect(
     if let Some(chosen) = chosen {
         fitting[..=chosen].rotate_right(1);
         grounds = DetectionBasis::Method;
+    }
+    if let (Some(unit), Some(best)) = (unit, fitting.first())
+        && !serves(best.format, unit)
+        && let Some(error) = misspelt(first, columns, (best.format, unit))
+    {
+        return Err(error);
     }
     match fitting.as_slice() {
         // The nearest format of a row that fits one would be that one.
@@ -447,6 +454,51 @@ fn asked_and_answered(first: &Record) -> Option<String> {
         let columns = "{instruction: input, response: output}";
         format!("data.format: instruction_response with data.columns: {columns}")
     })
+}
+
+/// Rows of which the method could learn if a column had another name: what is found under its own names is then another format, a
+/// prompt alone where `chosen` is misspelt.
+fn misspelt(
+    first: &Record,
+    columns: &Columns,
+    (found, unit): (FormatId, Unit),
+) -> Option<DataError> {
+    let mut best: Option<(usize, String)> = None;
+    for format in FormatId::ALL.iter().filter(|f| serves(**f, unit)) {
+        let row = Row::new(first, format.format(), columns);
+        let parts = format.format().parts.iter();
+        let (mut there, mut mapping) = (0, Vec::new());
+        let whole = parts.filter(|p| p.need == Need::Required).all(|part| {
+            if row.find(part).is_some_and(|f| part.shape.fits(f.value)) {
+                there += 1;
+                return true;
+            }
+            let fits = first
+                .fields
+                .iter()
+                .filter(|(_, value)| part.shape.fits(value));
+            let names: Vec<&str> = fits.map(|(name, _)| name.as_str()).collect();
+            // A slip and no likeness: `answer_type` is no answer.
+            let slip = |column: &&str| {
+                let slips = (column.chars().count() / 3).clamp(1, 2);
+                within(slips, column, names.iter().copied())
+            };
+            let near = part.columns.iter().find_map(slip);
+            mapping.extend(near.map(|near| format!("{}: {}", part.name, one_line(near))));
+            near.is_some()
+        });
+        let names_one = whole && there > 0 && !mapping.is_empty();
+        if names_one && best.as_ref().is_none_or(|(most, _)| there > *most) {
+            best = Some((there, format!("data.columns: {{{}}}", mapping.join(", "))));
+        }
+    }
+    let (_, mapping) = best?;
+    let names = column_names(first.fields.keys());
+    let what = format!(
+        "columns {names}: read as {found}, but the method needs {}",
+        unit.needs()
+    );
+    Some(DataError::source(&first.place, what, mapping))
 }
 
 /// The format for which most columns look right, in the words of a spec.

@@ -29,8 +29,10 @@ pub(crate) struct Account {
     pub dropped: u64,
     /// Tokens that went with the documents counted as truncated or dropped.
     pub lost_tokens: u64,
-    /// Documents of which nothing is supervised: too short, or their answer was cut off.
+    /// Documents of which nothing is supervised: too short, without an answer, or their answer was cut off.
     pub nothing_supervised: u64,
+    /// Those of them that are longer than a row and whose supervised tokens lie beyond it.
+    pub cut_off: u64,
     /// Prompts whose reference answer, as a text to learn, goes on beyond the row.
     pub cut_references: u64,
 }
@@ -47,6 +49,7 @@ impl Account {
             truncated,
             dropped,
             nothing_supervised,
+            cut_off,
             ..
         } = before;
         match () {
@@ -57,6 +60,7 @@ impl Account {
             () if self.nothing_supervised > nothing_supervised => Account {
                 // Its tokens are not among those of the truncated documents, as it is not.
                 nothing_supervised: nothing_supervised + 1,
+                cut_off: cut_off + u64::from(self.cut_off > cut_off),
                 ..before
             },
             () if self.truncated > truncated => Account {
@@ -96,10 +100,16 @@ impl Account {
                 grouped(self.dropped)
             ));
         }
-        if self.nothing_supervised > 0 {
+        if self.cut_off > 0 {
+            notes.push(format!(
+                "{source}: {} {longer} and are dropped: truncation leaves nothing of their answers; a larger model.seq_len, or data.too_long=truncate_start, keeps them",
+                grouped(self.cut_off)
+            ));
+        }
+        if self.nothing_supervised > self.cut_off {
             notes.push(format!(
                 "{source}: {} of {documents} documents are dropped because nothing in them is supervised",
-                grouped(self.nothing_supervised)
+                grouped(self.nothing_supervised - self.cut_off)
             ));
         }
         if self.cut_references > 0 {
@@ -205,8 +215,9 @@ impl Cutter<'_> {
 
     /// An answer with its label after it, or neither.
     fn judged(&mut self, answer: (u64, u64), (start, len): (u64, u64)) {
-        let before = self.pieces.len();
+        let (before, account) = (self.pieces.len(), self.account);
         self.document(answer);
+        self.account = self.account.of_example(account);
         if self.pieces.len() > before {
             let len = len as u32;
             self.pieces.push(Piece { start, len });
@@ -237,7 +248,9 @@ impl Cutter<'_> {
             }
         }
         if self.pieces.len() == before {
+            let answered = || self.store.supervised(start + 1, len as usize - 1) > 0;
             self.account.nothing_supervised += 1;
+            self.account.cut_off += u64::from(len > longest && answered());
         }
     }
 
@@ -316,8 +329,27 @@ mod tests {
         assert!(pieces.is_empty() && account.nothing_supervised == 1);
         // One document, counted once: its tokens are not those of a truncated one.
         assert_eq!((account.truncated, account.lost_tokens), (0, 0));
+        let notes = account.notes("a", 1, 4);
+        assert!(
+            notes[0].contains("1 of 1 documents are longer"),
+            "{notes:?}"
+        );
+        assert_eq!((account.cut_off, notes.len()), (1, 1));
         let (pieces, _) = cut(&store, &spans, 4, TooLong::TruncateStart);
         assert_eq!(pieces.len(), 1);
+        // One without an answer lost none, however long it is.
+        let unanswered = Document {
+            ids: (0..8).collect(),
+            supervised: vec![false; 8],
+        };
+        let answered = Document {
+            ids: (0..3).collect(),
+            supervised: vec![true; 3],
+        };
+        let store = self::store(&[&[unanswered, answered]]);
+        let spans: Vec<_> = store.spans().collect();
+        let (_, account) = cut(&store, &spans, 4, TooLong::Truncate);
+        assert_eq!((account.nothing_supervised, account.cut_off), (1, 0));
     }
 
     /// A prompt of one token more than the context was kept, and ended the run that asked it.

@@ -96,7 +96,7 @@ impl Dataset {
     /// Bad text, a bad tokenizer, or a split shorter than one window.
     pub fn open(config: &DataConfig, mut request: Request<'_>) -> Result<Dataset, DataError> {
         if request.unit == Unit::Text && config.is_corpus(&request.surroundings.read.base) {
-            return corpus(config, request.tokenizer, request.seq_len);
+            return corpus(config, request);
         }
         config.serves(request.unit)?;
         let Tokens {
@@ -194,12 +194,14 @@ impl Dataset {
     }
 }
 
-fn corpus(
-    config: &DataConfig,
-    tokenizer: Option<Tokenizer>,
-    seq_len: usize,
-) -> Result<Dataset, DataError> {
-    let corpus = Corpus::prepare(config, tokenizer, seq_len)?;
+fn corpus(config: &DataConfig, request: Request<'_>) -> Result<Dataset, DataError> {
+    let mut corpus = Corpus::prepare(config, request.tokenizer, request.seq_len)?;
+    let train_on = match config.train_on {
+        TrainOn::Auto => request.train_on,
+        said => said,
+    };
+    let note = unanswered(&corpus.place, train_on);
+    corpus.notes.extend(note);
     Ok(Dataset {
         tokenizer_fingerprint: of_tokenizer(&corpus.tokenizer),
         tokenizer: corpus.tokenizer.clone(),
@@ -211,8 +213,15 @@ fn corpus(
         unused_template: false,
         cut_marks: Vec::new(),
         learning: None,
-        seq_len,
+        seq_len: request.seq_len,
         splits: Splits::Corpus(Box::new(corpus)),
+    })
+}
+
+/// What a method that learns answers makes of a plain text.
+fn unanswered(name: &str, train_on: TrainOn) -> Option<String> {
+    (train_on != TrainOn::All).then(|| {
+        format!("{name}: plain text has no prompts and answers: every token of it is supervised")
     })
 }
 
@@ -519,18 +528,19 @@ impl SplitBuilder<'_> {
 fn count(learning: &mut TrainingCounts, source: &Ready, portion: &Portion, account: &Account) {
     learning.documents += portion.documents;
     learning.nothing_supervised += account.nothing_supervised;
-    learning.too_long += account.split + account.truncated + account.dropped;
+    learning.cut_off += account.cut_off;
+    learning.too_long += account.split + account.truncated + account.dropped + account.cut_off;
     learning.lost_tokens += account.lost_tokens;
     let tally = source.store.tally();
     learning.without_tools += tally.without_tools;
     learning.answers += tally.answers;
     learning.empty_calls += tally.empty_calls;
-    if account.lost_tokens > 0 {
+    if account.lost_tokens + account.cut_off > 0 {
         learning.losses.push(Loss {
             source: source.name.clone(),
             conversations: source.conversations,
             documents: portion.documents,
-            cut: account.truncated + account.dropped,
+            cut: account.truncated + account.dropped + account.cut_off,
             tokens: account.lost_tokens,
         });
     }

@@ -54,6 +54,79 @@ fn a_text_beside_conversations_is_split_and_they_are_truncated() {
     assert!(lost.iter().any(|loss| !loss.conversations), "{lost:?}");
 }
 
+/// Without an end between them the files of a folder were one text, and a token that one of them spells was not told of.
+#[test]
+fn a_folder_is_read_as_the_glob_of_its_files() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, line) in [
+        ("a.txt", "the first of the texts\n"),
+        ("b.TXT", "and the second one, which is another\n"),
+        ("c.txt", "<|endoftext|> is spelt here\n"),
+        (".hidden.txt", "no\n"),
+    ] {
+        std::fs::write(dir.path().join(name), line.repeat(40)).unwrap();
+    }
+    let open = |path: std::path::PathBuf| {
+        let config = serde_json::json!({
+            "path": path, "tokenizer": {"bpe": {"vocab_size": 280}}, "val_rows": 1,
+        });
+        let config: DataConfig = serde_json::from_value(config).unwrap();
+        Dataset::prepare(&config, 16).unwrap()
+    };
+    let (folder, glob) = (open(dir.path().into()), open(dir.path().join("*.[tT]*")));
+    assert_eq!(
+        folder.train_sample(usize::MAX),
+        glob.train_sample(usize::MAX)
+    );
+    assert_eq!(folder.val_sample(usize::MAX), glob.val_sample(usize::MAX));
+    let told = folder.notes.join("\n");
+    assert!(told.contains("1 row with special tokens as text"), "{told}");
+    assert!(
+        told.contains("1 of 3 rows held out for validation, whole"),
+        "{told}"
+    );
+    let eos = folder.tokenizer.eos().unwrap();
+    let ends = |tokens: &[u32]| tokens.iter().filter(|id| **id == eos).count();
+    let all = ends(&folder.train_sample(usize::MAX)) + ends(&folder.val_sample(usize::MAX));
+    // The ends of three documents, and those that a text spells.
+    assert_eq!(all, 3 + 40);
+    // Of one text alone these are told of, too.
+    let one = |name: &str| {
+        let config = serde_json::json!({
+            "path": dir.path().join(name), "tokenizer": {"bpe": {"vocab_size": 280}},
+        });
+        let config: DataConfig = serde_json::from_value(config).unwrap();
+        Dataset::prepare(&config, 16).unwrap().notes.join("\n")
+    };
+    assert!(one("c.txt").contains("special tokens as text"));
+    assert_eq!(one("a.txt"), "");
+}
+
+/// A method that learns answers said nothing of a text that has none.
+#[test]
+fn a_text_without_answers_is_told_of_where_answers_are_learned() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["a.txt", "b.txt"] {
+        std::fs::write(dir.path().join(name), "hardly an answer\n".repeat(60)).unwrap();
+    }
+    let notes = |path: std::path::PathBuf, train_on| {
+        let config = DataConfig {
+            path: Some(path),
+            ..DataConfig::default()
+        };
+        let request = Request {
+            train_on,
+            ..Request::new(16)
+        };
+        Dataset::open(&config, request).unwrap().notes.join("\n")
+    };
+    for path in [dir.path().join("a.txt"), dir.path().to_path_buf()] {
+        let told = notes(path.clone(), TrainOn::Assistant);
+        assert!(told.contains("every token of it is supervised"), "{told}");
+        assert!(!notes(path, TrainOn::All).contains("no prompts and answers"));
+    }
+}
+
 /// Its held-out rows were less than a window, and lay in neither split.
 #[test]
 fn a_small_source_of_a_stream_mix_trains_on_what_fills_no_window() {
@@ -330,7 +403,7 @@ fn tools_without_a_place_and_weights_of_turns_are_told() {
         told.contains(expected) && told.contains("data.template=qwen"),
         "{told}"
     );
-    assert!(told.contains("20 rows set a weight on user"), "{told}");
+    assert!(told.contains("20 rows with a weight on user"), "{told}");
     let learning = data.learning.unwrap();
     let counts = (
         learning.without_tools,
@@ -356,7 +429,7 @@ fn rounds_before_an_instruction_are_told_to_be_read_alone() {
     };
     let told = Dataset::open(&config, request).unwrap().notes.join("\n");
     assert!(
-        told.contains("5 rows have a history") && told.contains("--to messages"),
+        told.contains("5 rows with a history") && told.contains("--to messages"),
         "{told}"
     );
 }

@@ -2,17 +2,18 @@
 
 use super::emptied::counted;
 use super::fitted::{fitted, warning};
-use crate::base::human::{grouped, percent};
+use super::unanswered;
+use crate::base::human::{self, grouped, percent};
 use crate::data::chat::{TOOLS_FIX, Template};
 use crate::data::corpus::sha256;
-use crate::data::examples::{Examples, examples};
+use crate::data::examples::{Examples, LOOKED_BEHIND, examples, of_several};
 use crate::data::formats::{FormatId, weight};
 use crate::data::limit;
 use crate::data::render::{RenderCounts, Renderer, TrainOn, Unwritten};
 use crate::data::source::{CONTINUES, Origin, ReadContext, SourceConfig};
 use crate::data::store::{self, Entry, Feed, Key, Piece, Progress, Store, Tally};
 use crate::data::vocabulary::has_turns;
-use crate::data::{DataConfig, DataError, Example, Place, RowFault, Tokenizer, Unit};
+use crate::data::{DataConfig, DataError, Example, OnBadRow, Place, RowFault, Tokenizer, Unit};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -60,12 +61,60 @@ pub(super) struct Tokenizing<'a> {
 }
 
 impl Tokenizing<'_> {
-    /// Opens a source, detects its format, and takes its tokens from the cache or tokenizes.
+    /// Opens a source, detects its format, and takes its tokens from the cache or tokenizes. A row that ends it says how many others
+    /// would.
     pub fn source(&mut self, source: &SourceConfig) -> Result<Ready, DataError> {
+        self.ready(source).map_err(|error| match error {
+            DataError::Row(fault) => DataError::Row(self.among_others(fault, source)),
+            error => error,
+        })
+    }
+
+    /// The fault with the number of rows that cannot be read or rendered.
+    fn among_others(&self, fault: RowFault, source: &SourceConfig) -> RowFault {
+        let (config, read) = (self.config, &self.read);
+        let opened = limit::rows_read(source, config.max_rows, read).and_then(|most| {
+            let rows = examples(source, config.format, OnBadRow::Skip, read)?;
+            Ok(rows.at_most(most))
+        });
+        let (OnBadRow::Error, Ok(mut rows)) = (config.on_bad_row, opened) else {
+            return fault;
+        };
+        let renderer = self.renderer();
+        let (mut good, mut bad) = (0, 0);
+        let all = loop {
+            if good + bad + rows.skipped().count >= LOOKED_BEHIND {
+                break false;
+            }
+            match rows.next() {
+                None => break true,
+                // The file is broken: nobody knows how many rows are missing.
+                Some(Err(_)) => return fault,
+                Some(Ok((place, example))) => {
+                    match tokenize(&renderer, (self.unit, self.train_on), &place, &example) {
+                        Ok(_) => good += 1,
+                        Err(_) => bad += 1,
+                    }
+                }
+            }
+        };
+        match bad + rows.skipped().count {
+            // It lies behind the rows that were looked at.
+            0 => fault,
+            bad => of_several(fault, (good, bad), all),
+        }
+    }
+
+    fn renderer(&self) -> Renderer {
+        Renderer::new(self.tokenizer.clone(), self.template.clone(), self.train_on)
+    }
+
+    fn ready(&mut self, source: &SourceConfig) -> Result<Ready, DataError> {
         let name = source.to_string();
         let most = limit::rows_read(source, self.config.max_rows, &self.read)?;
         let rows = self.open(source, most)?;
-        if most.is_some() && rows.rows().kind() == "text" {
+        let plain = rows.rows().kind() == "text";
+        if most.is_some() && plain {
             let fix = "remove data.max_rows and its fraction, or name a file with rows: JSONL, JSON, CSV, TSV or parquet";
             return Err(DataError::source(
                 name,
@@ -98,6 +147,9 @@ impl Tokenizing<'_> {
         self.notes.extend(entry.notes);
         self.notes
             .extend(beginning.reading.map(|words| format!("{name}: {words}")));
+        if self.unit == Unit::Text && plain {
+            self.notes.extend(unanswered(&name, self.train_on));
+        }
         let size = self.size_words(&name, &entry.store);
         self.notes.push(size);
         Ok(Ready {
@@ -168,7 +220,7 @@ impl Tokenizing<'_> {
             self.config.on_bad_row,
             &self.read,
         )
-        .map(|rows| rows.at_most(most))
+        .map(|rows| rows.uncounted().at_most(most))
     }
 
     fn key(
@@ -219,7 +271,7 @@ impl Tokenizing<'_> {
         key: &Key,
         rows: Examples,
     ) -> Result<Entry, DataError> {
-        let renderer = Renderer::new(self.tokenizer.clone(), self.template.clone(), self.train_on);
+        let renderer = self.renderer();
         let (config, read) = (self.config, &self.read);
         let (unit, train_on) = (self.unit, self.train_on);
         let progress = &mut *self.progress;
@@ -228,7 +280,9 @@ impl Tokenizing<'_> {
         let mut feed = |build: &mut dyn FnMut(Feed<'_>) -> Result<(), DataError>| {
             let mut rows = match opened.take() {
                 Some(rows) => rows,
-                None => examples(source, config.format, config.on_bad_row, read)?.at_most(most),
+                None => examples(source, config.format, config.on_bad_row, read)?
+                    .uncounted()
+                    .at_most(most),
             };
             build(Feed {
                 name,
@@ -259,15 +313,14 @@ impl Tokenizing<'_> {
                     .cloned()
                     .collect::<Vec<_>>();
                 entry.notes.push(format!(
-                    "{name}: {} rows could not be tokenized and were skipped: {}",
-                    tally.skipped,
+                    "{name}: {} skipped that could not be tokenized: {}",
+                    human::counted(tally.skipped, "row"),
                     first.join("; ")
                 ));
             }
             if tally.empty > 0 {
-                entry
-                    .notes
-                    .push(format!("{name}: {} rows are empty", tally.empty));
+                let empty = human::counted(tally.empty, "empty row");
+                entry.notes.push(format!("{name}: {empty}"));
             }
             (entry.notes).extend(rendered(name, &tally.rendered, format));
             entry.notes.extend(without_tools(name, &tally));
@@ -340,8 +393,8 @@ fn noticed(name: &str, rows: &Examples) -> Vec<String> {
             .map(ToString::to_string)
             .collect();
         notes.push(format!(
-            "{name}: {} bad rows were skipped: {}",
-            skipped.count,
+            "{name}: {} skipped: {}",
+            human::counted(skipped.count, "bad row"),
             first.join("; ")
         ));
     }
@@ -353,38 +406,38 @@ fn rendered(name: &str, counts: &RenderCounts, format: FormatId) -> Vec<String> 
     let mut notes = Vec::new();
     if counts.special_tokens_in_data > 0 {
         notes.push(format!(
-            "{name}: {} rows contain special tokens as text; the model sees them as special tokens",
-            counts.special_tokens_in_data
+            "{name}: {} with special tokens as text; the model sees them as special tokens",
+            human::counted(counts.special_tokens_in_data, "row")
         ));
     }
     if counts.empty_answers > 0 {
         notes.push(format!(
-            "{name}: {} rows have an empty answer: they teach the model to answer nothing; llmtui data clean FILE --out COPY.jsonl drops them",
-            grouped(counts.empty_answers)
+            "{name}: {} with an empty answer: the model learns to answer nothing; llmtui data clean FILE --out COPY.jsonl drops them",
+            human::counted(counts.empty_answers, "row")
         ));
     }
     if counts.weights_of_others > 0 {
         notes.push(format!(
-            "{name}: {} rows set a weight on user or system turns: only the assistant's are trained on; data.train_on: all trains on every turn",
-            grouped(counts.weights_of_others)
+            "{name}: {} with a weight on user or system turns: only the assistant's are trained on; data.train_on: all trains on every turn",
+            human::counted(counts.weights_of_others, "row")
         ));
     }
     let has_history = matches!(format, FormatId::Alpaca | FormatId::InstructionResponse);
     if counts.earlier_answers > 0 && has_history {
         notes.push(format!(
-            "{name}: {} rows have a history: only the last answer is trained on; llmtui data convert FILE --to messages --out COPY.jsonl makes conversations, which train on every answer",
-            grouped(counts.earlier_answers)
+            "{name}: {} with a history: only the last answer is trained on; llmtui data convert FILE --to messages --out COPY.jsonl makes conversations, which train on every answer",
+            human::counted(counts.earlier_answers, "row")
         ));
     }
     if counts.merged_boundaries > 0 {
         notes.push(format!(
-            "{name}: in {} rows the completion merges into the prompt's last token: end prompts at a token boundary, e.g. with a newline",
-            counts.merged_boundaries
+            "{name}: in {} the completion merges into the prompt's last token: end prompts at a token boundary, e.g. with a newline",
+            human::counted(counts.merged_boundaries, "row")
         ));
     }
     if counts.other_openings > 0 {
         notes.push(format!(
-            "{name}: in {} rows the template writes the answer otherwise than its generation prompt begins one (a `<think>`, say): after that prompt the model was not trained to answer",
+            "{name}: in {} the template writes the answer otherwise than its generation prompt begins one (a `<think>`, say): after that prompt the model was not trained to answer",
             grouped(counts.other_openings)
         ));
     }

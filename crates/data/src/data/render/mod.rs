@@ -12,6 +12,7 @@ mod unwritten;
 mod weighted;
 
 pub use post_training::{PostTrainingExample, padding, scored_token};
+pub(in crate::data) use turns::SpecialTokens;
 pub use turns::decoded;
 pub use unwritten::Unwritten;
 

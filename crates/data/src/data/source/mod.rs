@@ -24,7 +24,6 @@ pub use config::{Origin, SourceConfig};
 pub(super) use container::PARQUET;
 pub use container::announced_rows;
 pub use context::{Progress, ReadContext};
-pub(in crate::data) use paths::is_hidden;
 pub use paths::{
     files_of, has_pattern, is_data_file, is_description, left_out, neighbour, other_texts,
     saved_as_arrow,

@@ -40,21 +40,6 @@ pub fn saved_as_arrow(folder: &Path) -> Option<String> {
     ))
 }
 
-/// The `.txt` files directly in a folder, in name order, however the ending is written; hidden files are none of them.
-///
-/// # Errors
-/// The folder cannot be listed.
-pub fn texts(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let is_text = |path: &PathBuf| {
-        let ending = path.extension();
-        ending.is_some_and(|e| e.eq_ignore_ascii_case("txt")) && !is_hidden(path) && path.is_file()
-    };
-    let entries = fs::read_dir(folder)?.flatten();
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_text).collect();
-    files.sort();
-    Ok(files)
-}
-
 /// The files that `said` means. A name that exists is that file or folder even when it has a `*` or `[` in it.
 ///
 /// # Errors
@@ -329,7 +314,7 @@ fn holds_text(path: &Path) -> bool {
     other || is_data_file(path)
 }
 
-pub(in crate::data) fn is_hidden(path: &Path) -> bool {
+fn is_hidden(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default();
     name.as_encoded_bytes().first() == Some(&b'.')
 }

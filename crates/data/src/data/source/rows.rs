@@ -105,6 +105,11 @@ impl Rows {
             self.kind = container.id;
         }
         self.consumed = opened.consumed;
+        if container.id == container::TEXT
+            && let Some(note) = container::taken_for_text(&file.shown, &opened.head)
+        {
+            self.notes.add(note);
+        }
         (container.open)(Input {
             path: file.path.clone(),
             file: file.shown.clone(),
@@ -206,6 +211,12 @@ mod tests {
         assert!(is("wiki.zst", &packed) && is("a.txt", &packed) && is("wiki", &packed));
         assert!(is("download", b"PAR1...") && is("rows", b"{\"a\": 1}\n"));
         assert!(!is("b.txt", b"{\"a\": 1}\n") && !is("notes.md", b"# Notes") && !is("empty", b""));
+        let noted = |name: &str| {
+            let found = rows(&SourceConfig::path(name), &context(dir.path())).unwrap();
+            found.notes().join("\n")
+        };
+        assert!(noted("b.txt").contains("name it .jsonl"));
+        assert!(!noted("notes.md").contains("JSON"));
         // What no reader knows is a fault of the text.
         assert!(!is("book.pdf", b"%PDF-1.7"));
     }

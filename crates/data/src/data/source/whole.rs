@@ -1,7 +1,6 @@
-//! Plain text read as a whole: the built-in corpus, a file, a folder of files. It is kept unchanged; only a byte-order mark
-//! is dropped.
+//! Plain text read as a whole: the built-in corpus, or a file. It is kept unchanged; only a byte-order mark is dropped.
 
-use super::paths;
+use super::container;
 use super::utf8::{bad_text, known_start};
 use crate::base::files::read_plain;
 use crate::data::{DataConfig, DataError};
@@ -30,7 +29,6 @@ pub struct Text {
 pub fn read(config: &DataConfig) -> Result<Text, DataError> {
     let text = match &config.path {
         None => embedded(&config.corpus)?,
-        Some(path) if path.is_dir() => folder(path)?,
         Some(path) => file(path)?,
     };
     if text.text.trim().is_empty() {
@@ -55,34 +53,7 @@ fn file(path: &Path) -> Result<Text, DataError> {
     within_limit(&place, bytes)?;
     let mut notes = Vec::new();
     let text = utf8(path, &mut notes)?;
-    Ok(Text {
-        text: Cow::Owned(text),
-        place,
-        notes,
-    })
-}
-
-/// The `.txt` files of a folder in name order; a file that does not end a line gets a newline after it.
-fn folder(path: &Path) -> Result<Text, DataError> {
-    let files = paths::texts(path).map_err(unreadable(path))?;
-    if files.is_empty() {
-        return Err(DataError::NoTexts(path.to_path_buf()));
-    }
-    let place = format!("{} ({} files)", path.display(), files.len());
-    let bytes = files
-        .iter()
-        .filter_map(|f| fs::metadata(f).ok())
-        .map(|m| m.len())
-        .sum();
-    within_limit(&place, bytes)?;
-    let mut notes: Vec<String> = paths::left_out(path, &files).into_iter().collect();
-    let mut text = String::new();
-    for file in &files {
-        text.push_str(&utf8(file, &mut notes)?);
-        if !text.is_empty() && !text.ends_with('\n') {
-            text.push('\n');
-        }
-    }
+    notes.extend(container::taken_for_text(&place, text.as_bytes()));
     Ok(Text {
         text: Cow::Owned(text),
         place,
@@ -197,25 +168,23 @@ mod tests {
         assert_eq!(text.notes.len(), 2);
     }
 
+    /// Chats under this name were trained on as they stand, braces and all, without a word.
     #[test]
-    fn a_folder_is_read_in_name_order_and_other_files_are_left_alone() {
+    fn rows_of_json_under_the_name_of_a_text_are_told_of() {
         let dir = tempfile::tempdir().unwrap();
-        let files = [
-            ("b.TXT", "second"),
-            ("a.txt", "first"),
-            ("c.md", "no"),
-            ("._a.txt", "\0"),
-        ];
-        for (name, text) in files {
-            fs::write(dir.path().join(name), text).unwrap();
-        }
-        assert_eq!(from(dir.path()).unwrap().text, "first\nsecond\n");
+        let path = dir.path().join("a.txt");
+        let noted = |text: &str| {
+            fs::write(&path, text).unwrap();
+            from(&path).unwrap().notes.join("\n")
+        };
+        let chat = "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]}\n";
+        assert!(noted(chat).contains("name it .jsonl"), "{}", noted(chat));
+        assert_eq!(noted("{ braces } of a poem\n"), "");
     }
 
     #[test]
     fn nothing_to_read_is_an_error_of_its_own() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(matches!(from(dir.path()), Err(DataError::NoTexts(_))));
         let path = dir.path().join("a.txt");
         fs::write(&path, " \n\n").unwrap();
         assert!(matches!(from(&path), Err(DataError::Empty { .. })));

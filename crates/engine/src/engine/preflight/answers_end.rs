@@ -37,6 +37,9 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
         return Ok(finding);
     }
     let finding = judge(&samples, &subject.data.ends, &names);
+    if subject.data.is_plain_text() {
+        return Ok(of_text(finding));
+    }
     Ok(match tokenizer.eos() {
         Some(eos) if !subject.data.cut_marks.is_empty() => of_cut_marks(finding, &names(&[eos])),
         _ => finding,
@@ -50,6 +53,16 @@ fn of_cut_marks(finding: Finding, eos: &str) -> Finding {
     }
     let cause = "the template ends answers with markers that are not tokens of this vocabulary";
     let fix = format!("-s data.template=plain ends answers with {eos}");
+    Finding::fail(finding.evidence, cause, fix)
+}
+
+/// Ends that never come because there are no answers.
+fn of_text(finding: Finding) -> Finding {
+    if finding.status != Status::Fail {
+        return finding;
+    }
+    let cause = "the data are one plain text: it has no prompts and answers, and every token of it is supervised";
+    let fix = "name rows with prompts and answers (JSONL, CSV, parquet); -s method=pretrain learns a text as it stands";
     Finding::fail(finding.evidence, cause, fix)
 }
 
@@ -135,6 +148,20 @@ mod tests {
         assert_eq!(found.fix, "-s data.template=plain ends answers with </s>");
         let good = of_cut_marks(Finding::pass("all"), "</s>");
         assert_eq!(good.status, Status::Pass);
+    }
+
+    /// The template and the mask were blamed.
+    #[test]
+    fn a_text_without_answers_is_the_cause_where_it_is_one() {
+        let never = Finding::fail("<|im_end|> is a target in 0 of 64 samples", "?", "?");
+        let found = of_text(never);
+        assert_eq!(found.status, Status::Fail);
+        assert!(
+            found.cause.contains("no prompts and answers"),
+            "{}",
+            found.cause
+        );
+        assert_eq!(found.changes(), ["method=pretrain"]);
     }
 
     #[test]

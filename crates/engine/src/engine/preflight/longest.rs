@@ -24,6 +24,13 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     })
 }
 
+fn with_tokens(lost: u64) -> String {
+    match lost {
+        0 => String::new(),
+        n => format!(", with {} tokens", grouped(n)),
+    }
+}
+
 fn judge(learning: &TrainingCounts, seq_len: u64) -> Finding {
     let longest = format!(
         "the longest document has {} tokens, a row {}",
@@ -31,19 +38,23 @@ fn judge(learning: &TrainingCounts, seq_len: u64) -> Finding {
         grouped(seq_len)
     );
     let share = learning.too_long as f64 / learning.documents.max(1) as f64;
-    if learning.lost_tokens == 0 {
+    if learning.lost_tokens + learning.cut_off == 0 {
         let split = match learning.too_long {
             0 => String::new(),
             n => format!("; {} continue in further rows", grouped(n)),
         };
         return Finding::pass(longest + &split);
     }
+    let tokens = with_tokens(learning.lost_tokens);
+    let unanswered = match learning.cut_off {
+        0 => String::new(),
+        n => format!("; {} of them lose their whole answer", grouped(n)),
+    };
     let evidence = format!(
-        "{longest}; {} of {} are truncated or dropped ({}), with {} tokens",
+        "{longest}; {} of {} are truncated or dropped ({}){tokens}{unanswered}",
         grouped(learning.too_long),
         grouped(learning.documents),
         percent(share, 1),
-        grouped(learning.lost_tokens)
     );
     // One long text beside many short conversations is a small share of all documents, and all of its source.
     let hurt = |loss: &&Loss| loss.cut as f64 > WARN * loss.documents as f64;
@@ -52,13 +63,9 @@ fn judge(learning: &TrainingCounts, seq_len: u64) -> Finding {
         return Finding::pass(evidence);
     }
     let named = hurt.iter().map(|loss| {
-        format!(
-            "; {}: {} of {}, with {} tokens",
-            one_line(&loss.source),
-            grouped(loss.cut),
-            grouped(loss.documents),
-            grouped(loss.tokens)
-        )
+        let tokens = with_tokens(loss.tokens);
+        let (cut, all) = (grouped(loss.cut), grouped(loss.documents));
+        format!("; {}: {cut} of {all}{tokens}", one_line(&loss.source))
     });
     let evidence = named.fold(evidence, |evidence, of| evidence + &of);
     let texts = hurt.iter().filter(|loss| !loss.conversations).count();
@@ -107,6 +114,35 @@ mod tests {
         assert!(
             many.evidence.to_string().contains("40 of 100")
                 && many.evidence.to_string().contains("9,000 tokens")
+        );
+    }
+
+    /// Prompts that fill a row leave no token of their answers: no document is cut, and these do not fit either.
+    #[test]
+    fn answers_behind_the_end_of_a_row_are_documents_that_do_not_fit() {
+        let judged = judge(
+            &TrainingCounts {
+                documents: 57,
+                longest: 11_443,
+                nothing_supervised: 6,
+                cut_off: 6,
+                too_long: 6,
+                losses: vec![Loss {
+                    source: "chats.jsonl".into(),
+                    conversations: true,
+                    documents: 57,
+                    cut: 6,
+                    tokens: 0,
+                }],
+                ..TrainingCounts::default()
+            },
+            256,
+        );
+        assert_eq!(judged.status, Status::Warn);
+        assert_eq!(
+            judged.evidence.to_string(),
+            "the longest document has 11,443 tokens, a row 256; 6 of 57 are truncated or dropped (10.5 %); 6 of them lose their \
+             whole answer; chats.jsonl: 6 of 57"
         );
     }
 

@@ -43,14 +43,22 @@ fn judge(learning: &TrainingCounts) -> Finding {
             percent(share, 1)
         ),
     };
-    let (cause, fix) = match learning.too_long {
+    let longer = "a larger model.seq_len, or -s data.too_long=truncate_start, which keeps the ends of documents";
+    let (cause, fix) = match learning.cut_off {
         0 => (
-            "conversations without an answer, or empty ones",
+            "conversations without an answer, or empty ones".into(),
             "inspect them with `llmtui data inspect`",
         ),
-        _ => (
-            "their answers may be truncated, or rows have no answer",
-            "a larger model.seq_len, or data.too_long: truncate_start",
+        n if n == nothing_supervised => (
+            "they are longer than a row, and truncation leaves nothing of their answers".into(),
+            longer,
+        ),
+        n => (
+            format!(
+                "{} of them are longer than a row, and truncation leaves nothing of their answers; the others have no answer, or an empty one",
+                grouped(n)
+            ),
+            longer,
         ),
     };
     if share > FAIL {
@@ -84,6 +92,37 @@ mod tests {
                 .evidence
                 .to_string()
                 .contains("400 of 1,000 documents (40.0 %)")
+        );
+    }
+
+    /// Rows with answers were said to have none.
+    #[test]
+    fn the_cause_is_the_row_length_where_answers_are_cut_off() {
+        let judged = |cut_off| {
+            judge(&TrainingCounts {
+                documents: 57,
+                nothing_supervised: 6,
+                cut_off,
+                too_long: 9,
+                ..TrainingCounts::default()
+            })
+        };
+        assert!(
+            judged(0)
+                .cause
+                .starts_with("conversations without an answer")
+        );
+        let cut = judged(6);
+        assert!(
+            cut.cause.starts_with("they are longer than a row"),
+            "{}",
+            cut.cause
+        );
+        assert_eq!(cut.changes(), ["data.too_long=truncate_start"]);
+        assert!(
+            judged(2)
+                .cause
+                .starts_with("2 of them are longer than a row")
         );
     }
 }

@@ -538,9 +538,10 @@ fn fewer_steps(
     let memorizes = passes > most && train.epochs.is_none();
     (memorizes && steps < train.max_steps).then(|| {
         let why = format!(
-            "about {:.0} epochs over your data; the preset's {} would be {passes:.0} and memorize it",
-            steps as f64 * step / pass,
-            human::grouped(train.max_steps)
+            "about {} epochs over your data; the preset's {} would be {} and memorize it",
+            human::few(steps as f64 * step / pass),
+            human::grouped(train.max_steps),
+            human::few(passes)
         );
         rec("train.max_steps", steps.to_string(), why)
     })
@@ -642,5 +643,20 @@ mod tests {
         ] {
             assert_eq!(short_path(Path::new(path)), short);
         }
+    }
+
+    /// "About 4 epochs; the preset's 2,000 would be 4 and memorize it."
+    #[test]
+    fn epochs_that_differ_are_written_apart() {
+        let sources = crate::spec::SpecSources::default();
+        let set = ["max_steps=2000".to_string()];
+        let spec = crate::spec::load("shakespeare-bpe", &set, &sources);
+        let less = fewer_steps(&spec.unwrap().spec, 468.0, 1.0, (4.0, 100)).unwrap();
+        assert!(
+            less.why.contains("the preset's 2,000 would be 4.3"),
+            "{}",
+            less.why
+        );
+        assert!(less.why.starts_with("about 3."), "{}", less.why);
     }
 }

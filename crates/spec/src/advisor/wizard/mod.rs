@@ -157,6 +157,12 @@ impl Wizard {
         self.error.as_deref()
     }
 
+    /// Whether the error asks for consent: the same answer, given again, is accepted.
+    pub fn asks_for_consent(&self) -> bool {
+        let path = self.answers.data_path.trim();
+        self.error.is_some() && self.step == Step::Data && self.leaves_out.as_deref() == Some(path)
+    }
+
     pub fn selected(&self) -> usize {
         self.cursor[self.step as usize]
     }

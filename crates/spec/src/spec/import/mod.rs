@@ -21,7 +21,7 @@ mod secret;
 mod set;
 mod shared;
 mod table;
-mod targets;
+pub(in crate::spec) mod targets;
 mod tool;
 mod trainer;
 mod trl;

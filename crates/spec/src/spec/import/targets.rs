@@ -60,14 +60,68 @@ fn of<T: Copy>(list: &[(&str, T)], name: &str) -> Option<T> {
     found.map(|(_, ours)| *ours)
 }
 
+fn is_all(name: &str) -> bool {
+    name == "all" || name == "all-linear"
+}
+
+/// What PEFT's names of modules are here.
+enum Targets {
+    /// A set of layers with a name.
+    Set(&'static str),
+    /// Layers of ours.
+    Custom(Vec<&'static str>),
+    /// Names that no layer of ours has.
+    Patterns,
+}
+
+fn targets(names: &[String]) -> Targets {
+    let known: Option<Vec<&[&'static str]>> = names.iter().map(|name| of(LAYERS, name)).collect();
+    let Some(mut layers) = known.map(|known| known.concat()) else {
+        return Targets::Patterns;
+    };
+    let place = |layer: &str| LAYERS.iter().position(|(_, ours)| *ours == [layer]);
+    layers.sort_by_key(|layer| place(layer));
+    layers.dedup();
+    match SETS.iter().find(|(_, set)| *set == layers) {
+        Some((word, _)) => Targets::Set(word),
+        None => Targets::Custom(layers),
+    }
+}
+
+/// The settings that a value with PEFT's names of modules means where ours are expected, as they are written after `-s`.
+pub(in crate::spec) fn meant(path: &str, value: &Value) -> Option<String> {
+    const LIST: &str = "adapter.lora.custom";
+    let ours = |name: &String| of(LAYERS, name).is_some() || SETS[3].1.contains(&name.as_str());
+    let names = names(value);
+    if [PATH, LIST].contains(&path) && names.iter().any(|name| is_all(name)) {
+        return Some(format!("{PATH}=all"));
+    }
+    let is_list = value.is_array() || names.len() > 1 || names.iter().any(ours);
+    if ![PATH, LIST].contains(&path) || names.is_empty() || !is_list {
+        return None;
+    }
+    let own = |name: &String| match SETS[3].1.iter().position(|own| own == name) {
+        Some(at) => LAYERS[at].0.to_string(),
+        None => name.clone(),
+    };
+    let theirs: Vec<String> = names.iter().map(own).collect();
+    Some(match targets(&theirs) {
+        Targets::Set(word) => format!("{PATH}={word}"),
+        Targets::Custom(layers) => {
+            format!("-s {PATH}=custom -s {LIST}=[{}]", layers.join(","))
+        }
+        Targets::Patterns => {
+            let list = names.join(",");
+            format!("-s {PATH}=pattern -s adapter.lora.patterns=[{list}]")
+        }
+    })
+}
+
 impl Reader {
     /// Modules with adapters.
     pub(super) fn targets(&mut self, theirs: String, value: &Value) {
         let names = names(value);
-        if names
-            .iter()
-            .any(|name| name == "all" || name == "all-linear")
-        {
+        if names.iter().any(|name| is_all(name)) {
             return self.set(theirs, PATH, "all", "");
         }
         let plain = |name: &String| {
@@ -80,19 +134,13 @@ impl Reader {
         if self.all_linear {
             return self.add_to_all_linear(theirs, &names);
         }
-        let known: Option<Vec<&[&str]>> = names.iter().map(|name| of(LAYERS, name)).collect();
-        let Some(mut layers) = known.map(|known| known.concat()) else {
-            let list = json!(names).to_string();
-            return self.listed_targets(theirs, ("pattern", "patterns"), &list);
-        };
-        let place = |layer: &str| LAYERS.iter().position(|(_, ours)| *ours == [layer]);
-        layers.sort_by_key(|layer| place(layer));
-        layers.dedup();
-        match SETS.iter().find(|(_, set)| *set == layers) {
-            Some((word, _)) => self.set(theirs, PATH, word, ""),
-            None => {
-                let list = json!(layers).to_string();
-                self.listed_targets(theirs, ("custom", "custom"), &list);
+        match targets(&names) {
+            Targets::Set(word) => self.set(theirs, PATH, word, ""),
+            Targets::Custom(layers) => {
+                self.listed_targets(theirs, ("custom", "custom"), &json!(layers).to_string());
+            }
+            Targets::Patterns => {
+                self.listed_targets(theirs, ("pattern", "patterns"), &json!(names).to_string());
             }
         }
     }

@@ -226,6 +226,12 @@ fn every_poor_setting_of_the_list_is_told_and_its_change_mends_it() {
         none,
         "never reaches its peak",
     );
+    mends(
+        "quickstart",
+        &["max_steps=1", "schedule.cosine.warmup_steps=1"],
+        none,
+        "warm-up takes 1 step of 1",
+    );
     mends("quickstart", &["max_steps=300"], none, "below the peak");
     mends(
         "quickstart",
@@ -415,7 +421,11 @@ fn few_rows_in_large_batches_leave_hardly_any_updates() {
             ..KNOWN
         };
         let found = review(&spec, sizes);
-        let hit = |f: &Finding| f.evidence.to_string().contains("updates in total");
+        let hit = |f: &Finding| {
+            f.evidence
+                .to_string()
+                .contains("in total: the model will hardly change")
+        };
         found.into_iter().find(hit)
     };
     let told =

@@ -3,6 +3,7 @@
 use super::passes::good_passes;
 use super::{Subject, poor};
 use crate::base::finding::Finding;
+use crate::base::human::counted;
 
 /// Fewer updates at a rate of fine-tuning leave a model much as it was.
 const FEWEST: u64 = 20;
@@ -51,7 +52,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     };
     vec![poor(
         "train",
-        format!("{updates} updates in total: the model will hardly change"),
+        format!("{} in total: the model will hardly change", counted(updates, "update")),
         fix,
         "rule of thumb: dozens of updates; LIMA, arXiv 2305.11206, took about 470 on 1,000 examples",
     )]

@@ -2,7 +2,7 @@
 
 use super::{Subject, poor};
 use crate::base::finding::Finding;
-use crate::base::human::grouped;
+use crate::base::human::{counted, grouped};
 use crate::optim::OptimizerConfig;
 use crate::optim::schedule::ScheduleConfig;
 
@@ -27,7 +27,8 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
             "Defazio et al. 2024, arXiv 2405.15682",
         ));
     }
-    let usual = ((steps as f64 * USUAL) as u64).max(1);
+    // The step behind the warm-up is the first at the peak: a run of one step has no room for any.
+    let usual = ((steps as f64 * USUAL) as u64).max(u64::from(steps > 1));
     let set = |steps: u64| match spec.schedule {
         ScheduleConfig::Unscheduled(_) => {
             format!("-s schedule=constant -s schedule.constant.warmup_steps={steps}")
@@ -40,8 +41,8 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     // Not an error: a short trial of a long preset (`-s max_steps=20`) must simply run.
     let told = if warmup >= steps {
         Some(format!(
-            "warm-up takes {} steps of {}: the learning rate never reaches its peak",
-            grouped(warmup),
+            "warm-up takes {} of {}: the learning rate never reaches its peak",
+            counted(warmup, "step"),
             grouped(steps)
         ))
     } else if warmup as f64 > LONG * steps as f64 && steps > 100 {

@@ -16,6 +16,10 @@ pub(super) fn best_by(config: &RunConfig, judge: &mut IssueCollector) {
     let Some(said) = &config.eval.best_by else {
         return;
     };
+    // Which rewards there are is not known then.
+    if judge.issues.iter().any(|i| i.path.starts_with("rewards[")) {
+        return;
+    }
     // The name that a task's file has for it is known once it is read.
     let of_a_file = said.starts_with(id::EVAL) && config.eval.tasks.iter().any(|t| is_yaml(t));
     let known = evaluated(config);

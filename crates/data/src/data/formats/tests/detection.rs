@@ -29,6 +29,34 @@ fn rows_of_several_formats_are_counted_by_format() {
     assert_eq!(found.format, FormatId::PromptOnly);
 }
 
+/// Pairs whose `chosen` is misspelt are prompts by their other columns: the advice was to train by rewards.
+#[test]
+fn a_misspelt_column_is_named_where_the_method_needs_it() {
+    let mistaken = |row: serde_json::Value, unit| {
+        let error = detect(&[record(row)], &Columns::default(), Some(unit)).unwrap_err();
+        format!("{error}; {}", error.hint())
+    };
+    let pair = json!({"prompt": "a", "choosen": "b", "rejected": "c"});
+    let said = mistaken(pair.clone(), Unit::Pair);
+    for words in [
+        "prompt",
+        "rejected",
+        "read as prompt_only",
+        "data.columns: {chosen: choosen}",
+    ] {
+        assert!(said.contains(words), "{said}");
+    }
+    let columns: Columns = [("chosen", "choosen")].into_iter().collect();
+    let found = detect(&[record(pair.clone())], &columns, Some(Unit::Pair)).unwrap();
+    assert_eq!(found.format, FormatId::Preference);
+    let said = mistaken(json!({"prompt": "a", "completoin": "b"}), Unit::Text);
+    assert!(said.contains("{completion: completoin}"), "{said}");
+    // Prompts alone, and pairs where prompts are asked for, are what they are.
+    let prompts = json!({"prompt": "a", "source": "b"});
+    assert!(detect(&[record(prompts)], &Columns::default(), Some(Unit::Pair)).is_ok());
+    assert!(detect(&[record(pair)], &Columns::default(), Some(Unit::Prompt)).is_ok());
+}
+
 /// Such rows were in doubt: earlier rounds made a prompt alone as close a match.
 #[test]
 fn earlier_rounds_do_not_decide_between_formats() {

@@ -59,12 +59,25 @@ pub(super) fn of(path: &Path, head: &[u8]) -> &'static Container {
         true if spans_lines(start) => &json::CONTAINER,
         _ => known,
     });
-    known.unwrap_or_else(|| {
-        let mut solid = start.iter().filter(|b| !b.is_ascii_whitespace());
-        match (solid.next(), solid.next()) {
-            (Some(b'{'), Some(b'"' | b'}')) | (Some(b'['), Some(b'{')) => &json::CONTAINER,
-            _ => &text::CONTAINER,
-        }
+    known.unwrap_or_else(|| match begins_as_rows(start) {
+        true => &json::CONTAINER,
+        false => &text::CONTAINER,
+    })
+}
+
+/// Whether a text begins as rows of JSON do.
+fn begins_as_rows(start: &[u8]) -> bool {
+    let mut solid = start.iter().filter(|b| !b.is_ascii_whitespace());
+    matches!(
+        (solid.next(), solid.next()),
+        (Some(b'{'), Some(b'"' | b'}')) | (Some(b'['), Some(b'{'))
+    )
+}
+
+/// What is to be known of rows of JSON that are read as a plain text, by the file's name.
+pub(super) fn taken_for_text(file: &str, head: &[u8]) -> Option<String> {
+    begins_as_rows(head).then(|| {
+        format!("{file}: read as plain text, and it looks like rows of JSON: name it .jsonl to read them as rows")
     })
 }
 
