@@ -25,7 +25,7 @@ pub(super) fn wait(job: &EngineJob, port: &mut Port<'_>) -> Result<(), EngineErr
     let Some(after) = &job.after else {
         return Ok(());
     };
-    let name = one_line(after.run.folder());
+    let name = one_line(&after.run.folder());
     if after.run.is_alive() {
         let after = name.clone();
         port.emit(Event::Queued { after });
