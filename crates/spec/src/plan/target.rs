@@ -139,13 +139,24 @@ fn row_lengths(spec: &RunSpec, data: DataSize) -> RowLengths {
     };
     let packing = data.packing.unwrap_or(spec.data.packing.or(usual));
     match packing {
-        _ if unit == Unit::Prompt => RowLengths::Full,
+        _ if unit == Unit::Prompt => data
+            .rows
+            .map_or(RowLengths::Full, |prompts| answered(prompts, spec)),
         Packing::Stream => RowLengths::Full,
         Packing::Packed => RowLengths::Packed {
             filled: data.filled,
         },
         Packing::Padded => data.rows.map_or(RowLengths::Assumed, RowLengths::Read),
     }
+}
+
+/// Prompts with answers that all have as many tokens as they may.
+fn answered(prompts: Rows, spec: &RunSpec) -> RowLengths {
+    let longest = spec.model.seq_len as f64;
+    let tokens = prompts.tokens + spec.rollout.max_new_tokens as f64;
+    let tokens = tokens.min(longest);
+    let places = Rows::padded(tokens).min(longest);
+    RowLengths::Read(Rows { tokens, places })
 }
 
 /// The request for a name; `set` are `-s` overrides for specs. A preset or what lies at a path takes precedence over a
@@ -261,8 +272,10 @@ fn near(word: &str, sources: &SpecSources) -> Vec<String> {
 /// The data cannot be read, and only they say how large the vocabulary is.
 pub fn measure(spec: &RunSpec) -> Result<DataSize, TargetError> {
     let said = spec.model.vocab_size.or(spec.data.tokenizer.vocab_size());
-    // There may be more rows than are worth reading for a plan, unless it is to count passes over them.
-    let needless = !spec.data.is_corpus(Path::new("")) && spec.train.epochs.is_none();
+    // There may be more rows than are worth reading for a plan, unless it is to count passes over them, or how long prompts are:
+    // that decides how much shorter than the context its rows are.
+    let asks = spec.train.epochs.is_some() || spec.method.on_policy().is_some();
+    let needless = !spec.data.is_corpus(Path::new("")) && !asks;
     if let (Some(vocab_size), true) = (said, needless) {
         return Ok(DataSize {
             vocab_size,

@@ -107,13 +107,12 @@ fn size(spec: &RunSpec, data: Option<&DataFacts>) -> DataSize {
         // A text of its own was not looked at.
         val_tokens: pass
             .filter(|_| !own_text)
-            .map(|pass| pass.val_tokens as u64),
+            .map(|pass| (pass.val_tokens * counted) as u64),
+        val_prompts: pass.filter(|_| prompts).map(|pass| pass.examples),
         held_out: pass
             .filter(|_| !own_text)
             .map(|pass| pass.val_tokens / (pass.val_tokens + pass.tokens).max(1.0)),
-        rows: pass
-            .filter(|_| spec.method.needs().unit != Unit::Prompt)
-            .and_then(|pass| pass.row_lengths(sequences, spec.model.seq_len)),
+        rows: pass.and_then(|pass| pass.row_lengths(sequences, spec.model.seq_len)),
         packing: pass.map(|pass| pass.packing),
         filled: pass.and_then(|pass| pass.filled(spec.model.seq_len)),
         bytes: tokens.map_or(0, |tokens| data_bytes(spec, tokens, vocab_size)),
