@@ -62,6 +62,8 @@ pub struct DataSize {
     pub pass_tokens: Option<u64>,
     /// Tokens of the validation split that its loss is over.
     pub val_tokens: Option<u64>,
+    /// Prompts that are held out, and all of them, where the model answers prompts.
+    pub val_prompts: Option<(u64, u64)>,
     /// The share of all tokens that is held out.
     pub held_out: Option<f64>,
     /// Desirable and undesirable answers, where answers are judged one by one.
@@ -86,6 +88,7 @@ impl DataSize {
             epoch_tokens: Some(data.epoch_tokens()),
             pass_tokens: Some(data.pass_tokens()),
             val_tokens: Some(data.val_loss_tokens()),
+            val_prompts: data.val_prompts(),
             held_out: Some(data.held_out_share()),
             labels: data.labels(),
             packing: Some(data.packing()),
@@ -403,6 +406,7 @@ fn settings(spec: &RunSpec, data: DataSize, method: Method) -> Vec<Finding> {
         step_tokens: Some(spec.batch_tokens() * method.sequences()),
         pass_tokens: None,
         val_tokens: data.val_tokens,
+        val_prompts: data.val_prompts,
         held_out: data.held_out,
         labels: data.labels,
         here: false,

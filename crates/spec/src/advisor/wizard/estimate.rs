@@ -300,14 +300,12 @@ pub(super) fn advice(spec: &RunSpec, data: Option<&DataFacts>, machine: &Machine
     let plan = of(spec, data, machine);
     let size = size(spec, data);
     let sequences = spec.method.needs().unit.sequences() as u64;
-    let counted = data.map_or(1.0, |facts| Pass::supervised_share(facts, spec));
     let mut list = in_steps(spec, data).review(Sizes {
         step_tokens: Some(spec.batch_tokens() * sequences),
         pass_tokens: size.pass_tokens.or(size.epoch_tokens),
         padded: size.pass_tokens.is_some(),
-        val_tokens: size
-            .val_tokens
-            .map(|tokens| (tokens as f64 * counted) as u64),
+        val_tokens: size.val_tokens,
+        val_prompts: size.val_prompts,
         held_out: size.held_out,
         labels: size.labels,
         long_prompts: None,

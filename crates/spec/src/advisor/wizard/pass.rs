@@ -20,6 +20,8 @@ pub(super) struct Pass {
     /// Tokens of the training split and of the held-out one, without padding.
     pub tokens: f64,
     pub val_tokens: f64,
+    /// Examples that are held out, and all of them; 0 of text.
+    pub examples: (u64, u64),
     /// Rows of batches; of examples with several sequences, the examples.
     rows: f64,
     pub packing: Packing,
@@ -54,7 +56,9 @@ impl Pass {
             // Text has no rows to keep apart.
             None => Packing::Stream,
         };
-        let rows = facts.rows.unwrap_or(0) as f64 * trained;
+        let n = facts.rows.unwrap_or(0) as f64;
+        let examples = [n * (1.0 - trained), n].map(|n| (n * lengths.examples).round() as u64);
+        let rows = n * trained;
         let rows = match packing {
             Packing::Stream => tokens / seq_len as f64,
             Packing::Padded => (rows * lengths.examples).round(),
@@ -63,6 +67,7 @@ impl Pass {
         Some(Pass {
             tokens,
             val_tokens: all - tokens,
+            examples: examples.into(),
             rows,
             packing,
         })

@@ -20,6 +20,8 @@ pub struct Sizes {
     pub val_tokens: Option<u64>,
     /// The share of the data's tokens that is held out of them.
     pub held_out: Option<f64>,
+    /// Prompts that are held out, and all of them, where the model answers prompts.
+    pub val_prompts: Option<(u64, u64)>,
     /// Desirable and undesirable answers of the training data, where answers are judged one by one.
     pub labels: Option<(u64, u64)>,
     /// Training prompts after which a completion of `rollout.max_new_tokens` does not fit into the row, and all of them.
