@@ -111,6 +111,7 @@ pub use passes::{FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, less_often, rep
 pub use rate::{LARGE_MODEL, usual as usual_rate};
 pub use sharing::uneven_rows;
 pub use template::{cut_marks, named_marks};
+pub use updates::FEWEST as FEWEST_UPDATES;
 
 /// All that is to be said, in the order of the subjects.
 pub fn review(spec: &RunSpec, sizes: Sizes) -> Vec<Finding> {
