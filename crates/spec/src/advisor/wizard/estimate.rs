@@ -97,6 +97,8 @@ fn size(spec: &RunSpec, data: Option<&DataFacts>) -> DataSize {
     let pass = data.and_then(|facts| Pass::of(facts, spec));
     let sequences = spec.method.needs().unit.sequences();
     let own_text = spec.data.val_path.is_some();
+    let counted = data.map_or(1.0, |facts| Pass::supervised_share(facts, spec));
+    let prompts = spec.method.needs().unit == Unit::Prompt && !own_text;
     // A start model brings its own.
     let said = spec.data.tokenizer.vocab_size().or(spec.model.vocab_size);
     let vocab_size = said.unwrap_or(distinct);
