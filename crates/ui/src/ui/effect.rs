@@ -99,6 +99,8 @@ pub enum Effect {
     LookAtFolders,
     /// Read the list of presets and of spec files again.
     ListPresets,
+    /// The runs of pipelines' stages: follows every list of runs.
+    ListStages,
     ListCheckpoints,
     /// Look for model folders and GGUF files near by.
     ListModelFiles,

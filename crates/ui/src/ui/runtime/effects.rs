@@ -35,11 +35,15 @@ impl Shell {
             | E::OpenChat { .. } => self.link(effect),
             E::LookAtFolders
             | E::LookAtMachine
-            | E::RefreshRuns
             | E::ListPresets
+            | E::ListStages
             | E::ListCheckpoints
             | E::ListModelFiles
             | E::ListEvals => self.answer(effect, answers::listed),
+            E::RefreshRuns => {
+                self.answer(effect, answers::listed);
+                return vec![E::ListStages];
+            }
             E::ReadTracks(_)
             | E::ReadEntrants(_)
             | E::ReadEvals(_)

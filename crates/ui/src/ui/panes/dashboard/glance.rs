@@ -36,6 +36,8 @@ pub struct GlanceOptions {
     pub ascii: bool,
     /// The text for an engine that sends no events.
     pub silence: Option<String>,
+    /// `stage 2 of 5` of a pipeline, and what comes next.
+    pub stage: Option<(String, Option<String>)>,
 }
 
 /// The meaning of the words "at STEP", which narrow titles leave out.
@@ -88,6 +90,12 @@ impl Glance {
         self.step = step_words(state, glyphs);
         self.progress = state.progress();
         self.parts = parts(state, options.silence.as_deref());
+        if let Some((place, next)) = &options.stage {
+            let muted = |words: &String| vec![word(words.clone(), Meaning::Muted)];
+            // Behind how far it is and how long it takes; what comes next may give way to all else.
+            self.parts.insert(self.parts.len().min(2), muted(place));
+            self.parts.extend(next.iter().map(muted));
+        }
         self.titles = options
             .charts
             .iter()
