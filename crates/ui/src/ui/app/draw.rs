@@ -255,6 +255,9 @@ impl App {
             (None, _) if held.state.halted.is_some() || word == "silent" => {
                 (glyphs.ring, Meaning::Warn, word)
             }
+            (None, _) if held.state.phase == Some(Phase::Queued) => {
+                (glyphs.ring, Meaning::Muted, word)
+            }
             (None, _) if held.state.phase == Some(Phase::Paused) => {
                 (glyphs.ring, Meaning::Warn, word)
             }

@@ -331,6 +331,8 @@ impl RunPane {
     fn of_live(&self, held: &OpenRun) -> Vec<Hint> {
         use Action as A;
         let pause = match held.state.phase {
+            // It takes no other command before its turn.
+            Some(Phase::Queued) => return titles(&[A::Stop]),
             Some(Phase::Paused) => "resume",
             _ => A::Pause.info().title,
         };

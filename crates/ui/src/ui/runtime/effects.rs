@@ -29,6 +29,7 @@ impl Shell {
         use Effect as E;
         match effect {
             E::StartRun { .. }
+            | E::QueueRun { .. }
             | E::ResumeRun { .. }
             | E::StartSpec { .. }
             | E::Attach { .. }
@@ -91,10 +92,15 @@ impl Shell {
             Effect::StartRun { slot, target } => {
                 self.job(move |place| match place.start_pipeline(&target) {
                     Ok(Some((dir, linked))) => JobResult::Stages(slot, dir, linked),
-                    Ok(None) => JobResult::Linked(slot, place.start(&target)),
+                    Ok(None) => JobResult::Linked(slot, place.start(&target, None)),
                     Err(why) => JobResult::Linked(slot, Err(why)),
                 });
             }
+            Effect::QueueRun {
+                slot,
+                target,
+                after,
+            } => self.link_job(slot, move |place| place.start(&target, Some(after))),
             Effect::ResumeRun { slot, run_dir } => {
                 self.link_job(slot, move |place| place.resume(&run_dir));
             }

@@ -9,6 +9,7 @@ use crate::base::human;
 use crate::base::stats::Ema;
 use crate::diagnosis::{Diagnosis, diagnose};
 use crate::run::RunState;
+use crate::run::index::short_run;
 use crate::run::series::Series;
 use crate::run::state::outcome_word;
 use crate::ui::glyphs::Glyphs;
@@ -137,7 +138,8 @@ fn step_words(state: &RunState, glyphs: &Glyphs) -> Vec<Word> {
             (0, _) => "waiting for the engine".into(),
             (_, Some(_)) => "before its first step".into(),
             (_, None) if state.phase == Some(Phase::Queued) => {
-                format!("queued: begins when {} has ended", state.queued_after)
+                let after = short_run(&state.queued_after);
+                format!("queued: begins when {after} has ended")
             }
             (_, None) => state.word().into(),
         };

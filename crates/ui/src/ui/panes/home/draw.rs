@@ -527,6 +527,7 @@ fn is_wrong(verdict: Status) -> bool {
 fn mark(run: &RunSummary, verdict: Status, glyphs: &Glyphs) -> (&'static str, Meaning) {
     let (mark, meaning) = match run.status {
         RunStatus::Live if run.suspended => (glyphs.ring, Meaning::Warn),
+        RunStatus::Live if run.phase == Some(Phase::Queued) => (glyphs.ring, Meaning::Muted),
         RunStatus::Live => (glyphs.dot, Meaning::Good),
         RunStatus::Finished => (glyphs.ok, Meaning::Muted),
         RunStatus::Stopped => (glyphs.ring, Meaning::Muted),
