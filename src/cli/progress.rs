@@ -143,7 +143,9 @@ impl Progress {
             (_, 0) => known.push(steps),
             (_, n) => {
                 let ramps = head.spec["train"]["batch_ramp"].as_array();
-                let upto = match ramps.is_some_and(|stages| !stages.is_empty()) {
+                let ramps = ramps.is_some_and(|stages| !stages.is_empty());
+                // Answers of its own end when they end.
+                let upto = match ramps || of_run(head).is_some_and(|r| r.method.rolls_out()) {
                     true => "up to ",
                     false => "",
                 };

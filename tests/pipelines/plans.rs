@@ -28,7 +28,9 @@ fn a_stage_has_the_context_of_its_base_model() {
     let places = 800 * 16 * 128;
     let chat = tokens(&speedrun[1]);
     assert!((places * 8 / 10..places).contains(&chat), "{chat}");
-    assert_eq!(tokens(&speedrun[2]), 300 * 128 * 128);
+    // Prompts of some 25 tokens with answers of up to 14.
+    let rl = tokens(&speedrun[2]) / (300 * 128);
+    assert!((25..64).contains(&rl), "{rl}");
     let printed = ["chat", "rl"].map(|stage| format!("{stage}.model.seq_len=128"));
     let printed = place.planned(&["speedrun", "-s", &printed[0], "-s", &printed[1]]);
     for (stage, printed) in speedrun.iter().zip(&printed) {

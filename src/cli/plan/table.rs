@@ -9,7 +9,7 @@ use crate::plan::engines::EngineChoice;
 use crate::plan::quantity::capacity;
 use crate::plan::request::{Checkpointing, Request, RowLengths, ValueSource};
 use crate::plan::scheme::Precision;
-use crate::plan::solve::what_fits;
+use crate::plan::solve::{ANY_BATCH, what_fits};
 use crate::plan::{Estimator, Ledger, Plan, Verdict, scaling};
 use crate::spec::BatchStage;
 
@@ -273,6 +273,10 @@ fn tokens(plan: &Plan) -> (&'static str, String) {
             " if every row has all {} tokens: rows were not read, and shorter ones take less",
             human::grouped(r.seq_len)
         ),
+        RowLengths::Read(rows) if r.method.rolls_out() => format!(
+            ": rows of {:.0} on average if every answer is as long as it may be",
+            rows.tokens
+        ),
         RowLengths::Read(rows) => format!(
             " in rows of {:.0} on average, {:.0} with padding",
             rows.tokens, rows.places
@@ -400,6 +404,9 @@ fn fitting(plan: &Plan, style: &Style) -> String {
     };
     let mut parts = Vec::new();
     parts.push(match fits.micro_batch {
+        // Answers go through the model a few at a time, however many a step has.
+        Some(ANY_BATCH) if plan.request.method.rolls_out() => "any micro-batch".into(),
+        Some(ANY_BATCH) => format!("micro-batch {} or more", human::grouped(ANY_BATCH)),
         Some(n) => format!("micro-batch {}", human::grouped(n)),
         None => "this does not fit at micro-batch 1".into(),
     });

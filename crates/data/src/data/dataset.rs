@@ -260,6 +260,17 @@ impl Dataset {
         }
     }
 
+    /// Prompts of the validation split, and of both; `None` where examples are no prompts.
+    pub fn val_prompts(&self) -> Option<(u64, u64)> {
+        match &self.splits {
+            Splits::Documents(documents) if documents.how.unit == Unit::Prompt => {
+                let held_out = documents.val_rows();
+                Some((held_out, held_out + documents.rows(false)))
+            }
+            _ => None,
+        }
+    }
+
     /// Micro-steps of so many rows in one pass over the training split.
     pub fn micro_steps_per_epoch(&self, batch_size: usize) -> f64 {
         match &self.splits {

@@ -40,17 +40,20 @@ impl RunContext<'_, '_> {
     /// batch what they hold on average. Answers that are yet to be written are as long as they may be.
     pub fn batch_tokens(&self) -> usize {
         let train = &self.spec.train;
-        let written = self.spec.method.on_policy().is_none();
-        if written && self.data.packing() == Packing::Padded {
-            let micro_steps = train.micro_steps(train.max_steps).max(1);
-            let read = self
-                .data
-                .read(self.spec.seed, micro_steps, train.micro_batch_size);
-            let each = read.0 / micro_steps as f64;
-            return (each * train.grad_accum_steps as f64).round() as usize;
-        }
         let rows = train.micro_batch_size * self.spec.method.needs().unit.sequences();
-        train.grad_accum_steps * rows * self.spec.model.seq_len
+        let longest = rows * self.spec.model.seq_len;
+        if self.data.packing() != Packing::Padded {
+            return train.grad_accum_steps * longest;
+        }
+        let micro_steps = train.micro_steps(train.max_steps).max(1);
+        let (seed, batch_size) = (self.spec.seed, train.micro_batch_size);
+        let (read, _) = self.data.read(seed, micro_steps, batch_size);
+        let answers = match self.spec.method.on_policy() {
+            Some(_) => rows * self.spec.rollout.max_new_tokens,
+            None => 0,
+        };
+        let each = (read / micro_steps as f64 + answers as f64).min(longest as f64);
+        (each * train.grad_accum_steps as f64).round() as usize
     }
 
     /// Reports each setting that differs from `before`, as after a load; returns whether there is any.

@@ -96,7 +96,9 @@ pub fn of_log(state: &RunState) -> Option<Request> {
     let mut request = target::of_run(state.head.as_ref()?)?;
     let micro_steps = request.micro_steps(state.step);
     let rows = micro_steps * request.micro_batch * request.method.sequences();
-    if !request.has_unread_rows() || rows == 0 || state.tokens == 0 {
+    // Answers are as long as they became.
+    let unread = request.has_unread_rows() || request.method.rolls_out();
+    if !unread || rows == 0 || state.tokens == 0 {
         return Some(request);
     }
     let (tokens, longest) = (state.tokens as f64 / rows as f64, request.seq_len as f64);

@@ -8,9 +8,12 @@ use serde::Serialize;
 
 /// Upper bound of the search.
 const MAX_BATCH: u64 = 1 << 16;
+/// The largest micro-batch where memory sets no limit.
+pub const ANY_BATCH: u64 = MAX_BATCH;
 const MAX_RANK: u64 = 4096;
 
-/// The largest of each, everything else equal; `None` if not even the smallest fits, or if it does not apply.
+/// The largest of each, everything else equal; `None` if not even the smallest fits, or if it does not apply. A micro-batch is
+/// searched up to [`ANY_BATCH`]: that of answers goes through the model in parts, and its memory does not grow with it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct MaxSizes {
     pub micro_batch: Option<u64>,

@@ -62,6 +62,8 @@ pub struct DataSize {
     pub pass_tokens: Option<u64>,
     /// Tokens of the validation split that its loss is over.
     pub val_tokens: Option<u64>,
+    /// Prompts that are held out, and all of them, where the model answers prompts.
+    pub val_prompts: Option<(u64, u64)>,
     /// The share of all tokens that is held out.
     pub held_out: Option<f64>,
     /// Desirable and undesirable answers, where answers are judged one by one.
@@ -86,6 +88,7 @@ impl DataSize {
             epoch_tokens: Some(data.epoch_tokens()),
             pass_tokens: Some(data.pass_tokens()),
             val_tokens: Some(data.val_loss_tokens()),
+            val_prompts: data.val_prompts(),
             held_out: Some(data.held_out_share()),
             labels: data.labels(),
             packing: Some(data.packing()),
@@ -139,13 +142,24 @@ fn row_lengths(spec: &RunSpec, data: DataSize) -> RowLengths {
     };
     let packing = data.packing.unwrap_or(spec.data.packing.or(usual));
     match packing {
-        _ if unit == Unit::Prompt => RowLengths::Full,
+        _ if unit == Unit::Prompt => data
+            .rows
+            .map_or(RowLengths::Full, |prompts| answered(prompts, spec)),
         Packing::Stream => RowLengths::Full,
         Packing::Packed => RowLengths::Packed {
             filled: data.filled,
         },
         Packing::Padded => data.rows.map_or(RowLengths::Assumed, RowLengths::Read),
     }
+}
+
+/// Prompts with answers that all have as many tokens as they may.
+fn answered(prompts: Rows, spec: &RunSpec) -> RowLengths {
+    let longest = spec.model.seq_len as f64;
+    let tokens = prompts.tokens + spec.rollout.max_new_tokens as f64;
+    let tokens = tokens.min(longest);
+    let places = Rows::padded(tokens).min(longest);
+    RowLengths::Read(Rows { tokens, places })
 }
 
 /// The request for a name; `set` are `-s` overrides for specs. A preset or what lies at a path takes precedence over a
@@ -261,8 +275,10 @@ fn near(word: &str, sources: &SpecSources) -> Vec<String> {
 /// The data cannot be read, and only they say how large the vocabulary is.
 pub fn measure(spec: &RunSpec) -> Result<DataSize, TargetError> {
     let said = spec.model.vocab_size.or(spec.data.tokenizer.vocab_size());
-    // There may be more rows than are worth reading for a plan, unless it is to count passes over them.
-    let needless = !spec.data.is_corpus(Path::new("")) && spec.train.epochs.is_none();
+    // There may be more rows than are worth reading for a plan, unless it is to count passes over them, or how long prompts are:
+    // that decides how much shorter than the context its rows are.
+    let asks = spec.train.epochs.is_some() || spec.method.on_policy().is_some();
+    let needless = !spec.data.is_corpus(Path::new("")) && !asks;
     if let (Some(vocab_size), true) = (said, needless) {
         return Ok(DataSize {
             vocab_size,
@@ -390,6 +406,7 @@ fn settings(spec: &RunSpec, data: DataSize, method: Method) -> Vec<Finding> {
         step_tokens: Some(spec.batch_tokens() * method.sequences()),
         pass_tokens: None,
         val_tokens: data.val_tokens,
+        val_prompts: data.val_prompts,
         held_out: data.held_out,
         labels: data.labels,
         here: false,

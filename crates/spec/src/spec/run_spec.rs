@@ -269,6 +269,7 @@ impl RunSpec {
             padded: data.is_padded(),
             val_tokens: Some(data.val_loss_tokens()),
             held_out: Some(data.held_out_share()),
+            val_prompts: data.val_prompts(),
             labels: data.labels(),
             long_prompts: data.longer_prompts(self.longest_prompt()),
             unused_template: data.unused_template,

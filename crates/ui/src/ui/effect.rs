@@ -15,6 +15,12 @@ pub enum Effect {
         slot: Slot,
         target: String,
     },
+    /// Make a run of a preset or spec file that begins when the run in this directory has ended, and hold it.
+    QueueRun {
+        slot: Slot,
+        target: String,
+        after: PathBuf,
+    },
     /// Start the engine of a run that ended early, from its newest checkpoint, and hold it.
     ResumeRun {
         slot: Slot,
@@ -99,6 +105,8 @@ pub enum Effect {
     LookAtFolders,
     /// Read the list of presets and of spec files again.
     ListPresets,
+    /// The runs of pipelines' stages: follows every list of runs.
+    ListStages,
     ListCheckpoints,
     /// Look for model folders and GGUF files near by.
     ListModelFiles,

@@ -85,10 +85,14 @@ fn not_a_new_run(error: &RunError) -> String {
 pub type Linked = Result<(Opened, Link), String>;
 
 impl JobContext {
-    /// Makes a run of a preset or spec file and starts its engine.
-    pub fn start(&self, target: &str) -> Linked {
+    /// Makes a run of a preset or spec file and starts its engine, which waits for the end of the run in the directory `after`.
+    pub fn start(&self, target: &str, after: Option<PathBuf>) -> Linked {
         let loaded = crate::spec::load(target, &[], &self.sources).map_err(|e| e.to_string())?;
-        self.start_loaded(loaded, &EngineOptions::default())
+        let options = EngineOptions {
+            after,
+            ..EngineOptions::default()
+        };
+        self.start_loaded(loaded, &options)
     }
 
     /// Makes a run of a spec that is in no file and starts its engine; `force`: even though a check failed.
@@ -105,7 +109,10 @@ impl JobContext {
     fn start_loaded(&self, mut loaded: crate::spec::Loaded, options: &EngineOptions) -> Linked {
         let decided = start::resolve_auto_engine(&mut loaded, &self.env);
         let spec = &loaded.spec;
-        start::check(spec, &self.env).map_err(|e| refusal(&e.what, &e.hint))?;
+        // One that waits is checked when its turn has come: what the other run holds is free then.
+        if options.after.is_none() {
+            start::check(spec, &self.env).map_err(|e| refusal(&e.what, &e.hint))?;
+        }
         spec.finds_torch(&self.env)
             .map_err(|(what, hint)| refusal(&what, hint))?;
         start::check_small_data(spec, &self.env).map_err(|e| refusal(&e.to_string(), &e.hint()))?;

@@ -11,6 +11,7 @@ use crate::ui::effect::BranchPlan;
 use crate::ui::rows::{CheckpointRow, ModelFiles, PresetRow};
 use crate::wire::{CommandId, Event, Values};
 use crossterm::event::{KeyEvent, MouseEvent};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -55,6 +56,8 @@ pub enum Msg {
     },
     /// The runs directory was read; the second half says what could not be.
     Runs(Result<(Vec<RunSummary>, Vec<String>), String>),
+    /// Runs of pipelines' stages by their ids.
+    Stages(BTreeMap<String, StageOf>),
     /// Presets and spec files, as they are now.
     Presets(Vec<PresetRow>),
     /// Every checkpoint that one could talk to, newest run first.
@@ -228,6 +231,10 @@ pub struct StageOf {
     pub n_stages: usize,
     /// The pipeline as it was when somebody looked last.
     pub standing: PipelineStatus,
+    /// The first stage behind it that is not done.
+    pub next: Option<String>,
+    /// What stages that train nothing have made, and where.
+    pub outputs: Vec<(&'static str, PathBuf)>,
 }
 
 /// How a pipeline stands.
@@ -249,6 +256,17 @@ impl StageOf {
             PipelineStatus::Halted { resume } => Some(resume),
             PipelineStatus::Finished | PipelineStatus::Running => None,
         }
+    }
+
+    /// `stage 2 of 3`
+    pub fn place(&self) -> String {
+        format!("stage {} of {}", self.number, self.n_stages)
+    }
+
+    /// `next: rl`, while the pipeline has stages left behind this one.
+    pub fn next_words(&self) -> Option<String> {
+        let next = self.next.as_deref()?;
+        Some(format!("next: {}", one_line(next)))
     }
 
     /// `stage sft, 2 of 3, of pipeline chat`

@@ -25,6 +25,8 @@ pub enum Request {
     Draw(Freshness),
     /// Start a run of a preset or spec file and put it on the screen.
     StartRun(String),
+    /// The same, to begin when the run in this directory has ended.
+    QueueRun(String, PathBuf),
     /// Put a run on the screen; one that is there already is only shown.
     OpenRun(PathBuf),
     /// Let a run that ended early go on.

@@ -9,6 +9,7 @@ use crate::run::RunState;
 pub use crate::run::index::short_run;
 use crate::run::index::{RunStatus, RunSummary};
 use crate::wire::{Outcome, Phase};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ pub struct Store {
     pub utc_offset: i64,
     /// `None` until the directory was read once.
     pub runs: Option<Vec<RunSummary>>,
+    /// Which of them pipelines' stages trained, by their ids.
+    pub stages: BTreeMap<String, StageOf>,
     /// The list of runs was asked for and has not come; when the last one came.
     pub reading_runs: bool,
     pub runs_read: Duration,

@@ -38,7 +38,8 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     let loss = likelihood(&batch, &out)?;
     let shape = subject.state.models.policy.shape();
     if subject.spec.train.from.is_some() {
-        return Ok(judge_trained(loss, shape.vocab_size));
+        let only_answers = batch.mask.iter().any(|counts| !counts);
+        return Ok(judge_trained(loss, shape.vocab_size, only_answers));
     }
     let model = &subject.spec.model;
     let excess = excess(
@@ -128,13 +129,21 @@ fn judge_scores(loss: f64) -> Finding {
     }
 }
 
-/// Weights that come from another run must beat guessing, or they are not those of this text.
-fn judge_trained(loss: f64, vocab_size: usize) -> Finding {
+/// Weights that come from another run must beat guessing, or they are not those of this text. `only_answers`: prompts do not count.
+fn judge_trained(loss: f64, vocab_size: usize, only_answers: bool) -> Finding {
     let guessing = (vocab_size as f64).ln();
     let evidence =
         format!("loss {loss:.3} with the given weights, a uniform guess is {guessing:.3}");
     if loss.is_finite() && loss < guessing {
         return Finding::pass(evidence);
+    }
+    if only_answers {
+        return Finding::warn(
+            evidence,
+            "the weights of train.from are no better than a uniform guess on these answers: a base model that has not seen the markers \
+             of the chat template yet begins so, and so do weights of another tokenizer",
+            "nothing for a base model: the first steps teach it the markers; else check that checkpoint and tokenizer belong together",
+        );
     }
     Finding::warn(
         evidence,
@@ -174,8 +183,18 @@ mod tests {
         assert_eq!(judge_scores(0.70).status, Status::Pass);
         assert_eq!(judge_scores(12.0).status, Status::Fail);
         assert_eq!(judge_scores(f64::NAN).status, Status::Fail);
-        assert_eq!(judge_trained(1.9, 65).status, Status::Pass);
-        assert_eq!(judge_trained(6.0, 65).status, Status::Warn);
+        assert_eq!(judge_trained(1.9, 65, false).status, Status::Pass);
+        assert_eq!(judge_trained(6.0, 65, false).status, Status::Warn);
+        // The first thing that the built-in pipeline said of its own chat stage was that its checkpoint was the wrong one.
+        let answers = judge_trained(9.9, 384, true);
+        assert!(
+            answers.cause.contains("has not seen the markers"),
+            "{answers:?}"
+        );
+        assert!(
+            answers.fix.starts_with("nothing for a base model"),
+            "{answers:?}"
+        );
     }
 
     #[test]

@@ -10,7 +10,8 @@ use crate::base::human;
 use crate::data::Unit;
 use crate::data::chat::PLAIN;
 use crate::spec::{
-    Draft, FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, LARGE_MODEL, RunSpec, usual_rate,
+    Draft, FEWEST_STEPS, FEWEST_TUNING_STEPS, FEWEST_UPDATES, GOOD_PASSES, LARGE_MODEL, RunSpec,
+    usual_rate,
 };
 use serde_json::{Value, json};
 use std::path::{Component, Path};
@@ -35,6 +36,8 @@ const LORA_LR: f64 = 0.2;
 const TEMPLATE_LORA_LR: f64 = 10.0;
 /// Steps below which smaller batches teach more than fewer updates.
 const ENOUGH_UPDATES: f64 = 100.0;
+/// Steps below which a micro-batch is made smaller, too. A pass is an estimate: some more than the least.
+const FEW_UPDATES: f64 = 1.25 * FEWEST_UPDATES as f64;
 /// What is given in steps, and into how many parts of a run it divides at least.
 const FOLLOW: [(&str, u64); 4] = [
     ("schedule.*.warmup_steps", 20),
@@ -424,15 +427,20 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
     let Some(pass) = pass_of(seq_len).filter(|pass| pass.tokens >= 1.0) else {
         return list;
     };
-    let pass = pass.micro_steps(spec.train.micro_batch_size);
-    let (accumulated, limits) = match context {
-        Some(_) => (
-            fewer_accumulated(&spec, pass, &mut list),
-            (TUNING_PASSES, FEWEST_TUNING_STEPS),
-        ),
-        None => (spec.train.grad_accum_steps, (PASSES, FEWEST_STEPS)),
+    let micro_steps = pass.micro_steps(spec.train.micro_batch_size);
+    if context.is_none() {
+        let (accumulated, limits) = (spec.train.grad_accum_steps, (PASSES, FEWEST_STEPS));
+        list.extend(fewer_steps(&spec, micro_steps, accumulated as f64, limits));
+        return list;
+    }
+    let accumulated = fewer_accumulated(&spec, micro_steps, &mut list);
+    let rows = match accumulated {
+        1 => fewer_rows(&spec, &pass, &mut list),
+        _ => spec.train.micro_batch_size,
     };
-    list.extend(fewer_steps(&spec, pass, accumulated as f64, limits));
+    let limits = (TUNING_PASSES, FEWEST_TUNING_STEPS);
+    let micro_steps = pass.micro_steps(rows);
+    list.extend(fewer_steps(&spec, micro_steps, accumulated as f64, limits));
     list
 }
 
@@ -520,6 +528,31 @@ fn fewer_accumulated(spec: &RunSpec, pass: f64, list: &mut Vec<Recommended>) -> 
         list.push(rec("train.grad_accum_steps", accumulated.to_string(), why));
     }
     accumulated
+}
+
+/// A smaller micro-batch where one that is not accumulated still leaves hardly any updates. Returns its rows.
+fn fewer_rows(spec: &RunSpec, pass: &Pass, list: &mut Vec<Recommended>) -> usize {
+    let train = &spec.train;
+    let passes = train.epochs.unwrap_or(TUNING_PASSES);
+    let least = match spec.method.needs().unit {
+        // A judged answer is compared with the others.
+        Unit::Judged => 2,
+        _ => 1,
+    };
+    let updates = |rows: usize| passes * pass.micro_steps(rows);
+    let mut rows = train.micro_batch_size;
+    while rows > least && updates(rows) < FEW_UPDATES {
+        rows = (rows / 2).max(least);
+    }
+    if rows < train.micro_batch_size {
+        let why = format!(
+            "few rows: {} at once would be about {:.0} updates in all",
+            train.micro_batch_size,
+            updates(train.micro_batch_size).ceil()
+        );
+        list.push(rec("train.micro_batch_size", rows.to_string(), why));
+    }
+    rows
 }
 
 /// Fewer steps where those of the preset are more than `most` epochs, but no fewer than `fewest`. A step has `step` micro-steps, an

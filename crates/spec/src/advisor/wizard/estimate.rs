@@ -97,6 +97,8 @@ fn size(spec: &RunSpec, data: Option<&DataFacts>) -> DataSize {
     let pass = data.and_then(|facts| Pass::of(facts, spec));
     let sequences = spec.method.needs().unit.sequences();
     let own_text = spec.data.val_path.is_some();
+    let counted = data.map_or(1.0, |facts| Pass::supervised_share(facts, spec));
+    let prompts = spec.method.needs().unit == Unit::Prompt && !own_text;
     // A start model brings its own.
     let said = spec.data.tokenizer.vocab_size().or(spec.model.vocab_size);
     let vocab_size = said.unwrap_or(distinct);
@@ -107,13 +109,12 @@ fn size(spec: &RunSpec, data: Option<&DataFacts>) -> DataSize {
         // A text of its own was not looked at.
         val_tokens: pass
             .filter(|_| !own_text)
-            .map(|pass| pass.val_tokens as u64),
+            .map(|pass| (pass.val_tokens * counted) as u64),
+        val_prompts: pass.filter(|_| prompts).map(|pass| pass.examples),
         held_out: pass
             .filter(|_| !own_text)
             .map(|pass| pass.val_tokens / (pass.val_tokens + pass.tokens).max(1.0)),
-        rows: pass
-            .filter(|_| spec.method.needs().unit != Unit::Prompt)
-            .and_then(|pass| pass.row_lengths(sequences, spec.model.seq_len)),
+        rows: pass.and_then(|pass| pass.row_lengths(sequences, spec.model.seq_len)),
         packing: pass.map(|pass| pass.packing),
         filled: pass.and_then(|pass| pass.filled(spec.model.seq_len)),
         bytes: tokens.map_or(0, |tokens| data_bytes(spec, tokens, vocab_size)),
@@ -301,14 +302,12 @@ pub(super) fn advice(spec: &RunSpec, data: Option<&DataFacts>, machine: &Machine
     let plan = of(spec, data, machine);
     let size = size(spec, data);
     let sequences = spec.method.needs().unit.sequences() as u64;
-    let counted = data.map_or(1.0, |facts| Pass::supervised_share(facts, spec));
     let mut list = in_steps(spec, data).review(Sizes {
         step_tokens: Some(spec.batch_tokens() * sequences),
         pass_tokens: size.pass_tokens.or(size.epoch_tokens),
         padded: size.pass_tokens.is_some(),
-        val_tokens: size
-            .val_tokens
-            .map(|tokens| (tokens as f64 * counted) as u64),
+        val_tokens: size.val_tokens,
+        val_prompts: size.val_prompts,
         held_out: size.held_out,
         labels: size.labels,
         long_prompts: None,

@@ -20,6 +20,8 @@ pub(super) struct Pass {
     /// Tokens of the training split and of the held-out one, without padding.
     pub tokens: f64,
     pub val_tokens: f64,
+    /// Examples that are held out, and all of them; 0 of text.
+    pub examples: (u64, u64),
     /// Rows of batches; of examples with several sequences, the examples.
     rows: f64,
     pub packing: Packing,
@@ -41,7 +43,11 @@ impl Pass {
         seq_len: usize,
     ) -> Option<Pass> {
         let lengths = Lengths::of(facts, tokenizer, unit);
-        let all = tokens(facts, tokenizer)? * lengths.share;
+        let kept = match facts.rows {
+            Some(_) => lengths.kept(too_long(data, unit, facts.kind), seq_len),
+            None => 1.0,
+        };
+        let all = tokens(facts, tokenizer)? * lengths.share * kept;
         let trained = trained_share(facts, data);
         let tokens = all * trained;
         let auto = match (unit, facts.kind) {
@@ -54,7 +60,9 @@ impl Pass {
             // Text has no rows to keep apart.
             None => Packing::Stream,
         };
-        let rows = facts.rows.unwrap_or(0) as f64 * trained;
+        let n = facts.rows.unwrap_or(0) as f64;
+        let examples = [n * (1.0 - trained), n].map(|n| (n * lengths.examples).round() as u64);
+        let rows = n * trained;
         let rows = match packing {
             Packing::Stream => tokens / seq_len as f64,
             Packing::Padded => (rows * lengths.examples).round(),
@@ -63,6 +71,7 @@ impl Pass {
         Some(Pass {
             tokens,
             val_tokens: all - tokens,
+            examples: examples.into(),
             rows,
             packing,
         })
@@ -79,11 +88,18 @@ impl Pass {
             return 1.0;
         }
         let rates = Rates::of(facts, spec.data.tokenizer.entry().id);
+        let room = match too_long(&spec.data, Unit::Text, facts.kind) {
+            TooLong::Truncate => spec.model.seq_len as f64,
+            _ => f64::MAX,
+        };
         let read = facts.sampled.iter().filter_map(|row| {
             let [sequence, ..] = row.read_by(Unit::Text) else {
                 return None;
             };
-            Some((rates.supervised(row.supervised()), rates.tokens(sequence)))
+            let (counted, all) = (rates.supervised(row.supervised()), rates.tokens(sequence));
+            // What is cut off is the end of the answer.
+            let cut = (all - room).max(0.0);
+            Some(((counted - cut).max(0.0), all - cut))
         });
         let (counted, all) = read.fold((0.0, 0.0), |(a, b), (c, d)| (a + c, b + d));
         match all > 0.0 {
@@ -121,7 +137,7 @@ impl Pass {
         if row <= seq_len {
             return None;
         }
-        let leaves = match too_long(spec, facts.kind) {
+        let leaves = match too_long(&spec.data, unit, facts.kind) {
             TooLong::Split => return None,
             TooLong::Drop => {
                 let longer = lengths.longer(seq_len, row);
@@ -219,6 +235,23 @@ impl Lengths {
         all.iter().filter(|tokens| **tokens > room).count() as f64 / all.len() as f64
     }
 
+    /// The part of the tokens that rows of `seq_len` leave, by what becomes of sequences that are longer.
+    fn kept(&self, too_long: TooLong, seq_len: usize) -> f64 {
+        let room = seq_len as f64;
+        let all: f64 = self.tokens.iter().sum();
+        let kept = match too_long {
+            TooLong::Split => return 1.0,
+            _ if all <= 0.0 => return 1.0,
+            TooLong::Truncate | TooLong::TruncateStart => 1.0 - self.beyond(room, room),
+            TooLong::Drop => {
+                let whole = self.tokens.iter().filter(|tokens| **tokens <= room);
+                whole.sum::<f64>() / all
+            }
+        };
+        // A few rows were looked at: others fit.
+        kept.max(1e-3)
+    }
+
     /// The part of the tokens that lies beyond `room` tokens of their sequences.
     fn beyond(&self, room: f64, mean: f64) -> f64 {
         let all = self.or_mean(mean);
@@ -246,8 +279,8 @@ impl Lengths {
 }
 
 /// What a run does with sequences that are longer than a row.
-fn too_long(spec: &RunSpec, kind: DataKind) -> TooLong {
-    spec.data.too_long.or(match spec.method.needs().unit {
+fn too_long(data: &DataConfig, unit: Unit, kind: DataKind) -> TooLong {
+    data.too_long.or(match unit {
         Unit::Text if kind == DataKind::Text => TooLong::Split,
         Unit::Text | Unit::Pair | Unit::Judged => TooLong::Truncate,
         Unit::Prompt | Unit::Ranked => TooLong::Drop,

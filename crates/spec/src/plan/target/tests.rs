@@ -26,6 +26,32 @@ fn a_run_on_its_own_answers_is_told_in_prompts_and_not_advised_on_repeated_text(
     );
 }
 
+/// Every row was counted as long as the context, though prompts and answers were known to be far shorter.
+#[test]
+fn rows_of_own_answers_are_as_long_as_prompts_with_their_longest_answers() {
+    let of = |max: usize| {
+        let set = [format!("rollout.max_new_tokens={max}")];
+        resolve("grpo-gsm8k", &set, &here()).unwrap()
+    };
+    let (short, long) = (of(40), of(320));
+    assert!(
+        (41.0..60.0).contains(&short.row_tokens()),
+        "{}",
+        short.row_tokens()
+    );
+    assert!((long.row_tokens() - short.row_tokens() - 280.0).abs() < 1e-6);
+    // 500 steps of 64 rows.
+    let rows = short.tokens as f64 / short.row_tokens();
+    assert!((rows - 32_000.0).abs() < 1.0, "{rows}");
+    let cut = resolve("grpo-gsm8k", &["seq_len=330".into()], &here()).unwrap();
+    assert!(cut.row_tokens() <= 330.0);
+    // So many rows go through the model in parts that memory sets no limit to them.
+    let mut roomy = short;
+    roomy.device = Device::limit("1 TB", Some(1 << 40));
+    let most = crate::plan::solve::what_fits(&roomy).unwrap().micro_batch;
+    assert_eq!(most, Some(crate::plan::solve::ANY_BATCH));
+}
+
 #[test]
 fn an_evaluation_at_the_end_alone_holds_no_more_than_was_held_out() {
     let batch = |set: &[&str]| {

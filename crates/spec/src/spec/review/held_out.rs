@@ -6,15 +6,20 @@ use crate::base::human::{grouped, percent};
 
 /// Tokens below which the loss of the split says little: its standard error is about 1.5 / √n nats.
 const FEW: u64 = 2_000;
+/// Prompts below which the share of right answers says little: its standard error is up to 0.5 / √n.
+const FEW_PROMPTS: u64 = 20;
 const LARGE_SHARE: f64 = 0.3;
 /// No larger share is recommended: it would teach nothing.
 const MOST_SHARE: f64 = 0.2;
 
 pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
-    [large_share(subject), few_tokens(subject), rarely(subject)]
-        .into_iter()
-        .flatten()
-        .collect()
+    let found = [
+        large_share(subject),
+        few_tokens(subject),
+        few_prompts(subject),
+        rarely(subject),
+    ];
+    found.into_iter().flatten().collect()
 }
 
 fn large_share(subject: &Subject<'_>) -> Option<Finding> {
@@ -50,6 +55,35 @@ fn few_tokens(subject: &Subject<'_>) -> Option<Finding> {
         ),
         fix,
         "standard error of a mean over n tokens, σ about 1.5 nats",
+    ))
+}
+
+/// A share of right answers over few prompts moves in coarse steps; the best checkpoint and the verdict go by it.
+fn few_prompts(subject: &Subject<'_>) -> Option<Finding> {
+    let (held_out, all) = subject.sizes.val_prompts?;
+    let measures = subject.spec.method.on_policy().is_some() && !subject.spec.eval.every.is_never();
+    if !measures || held_out == 0 || held_out >= FEW_PROMPTS {
+        return None;
+    }
+    let data = &subject.spec.data;
+    let most = (all as f64 * MOST_SHARE) as u64;
+    let wanted = FEW_PROMPTS.min(most);
+    let (place, fix) = match data.val_path.is_none() && wanted > held_out {
+        true => (
+            "data.val_rows",
+            format!("-s data.val_rows={wanted}, or data.val_path with prompts of its own"),
+        ),
+        false => ("data.val_path", "set data.val_path to more prompts".into()),
+    };
+    let says = match held_out {
+        1 => "1 held-out prompt: whether it is answered right".into(),
+        n => format!("{n} held-out prompts: a share of right answers in steps of {}", percent(1.0 / n as f64, 0)),
+    };
+    Some(poor(
+        place,
+        format!("{says} decides which checkpoint is best"),
+        fix,
+        "standard error of a share over n prompts: up to 0.5 / √n",
     ))
 }
 

@@ -20,6 +20,8 @@ pub struct Sizes {
     pub val_tokens: Option<u64>,
     /// The share of the data's tokens that is held out of them.
     pub held_out: Option<f64>,
+    /// Prompts that are held out, and all of them, where the model answers prompts.
+    pub val_prompts: Option<(u64, u64)>,
     /// Desirable and undesirable answers of the training data, where answers are judged one by one.
     pub labels: Option<(u64, u64)>,
     /// Training prompts after which a completion of `rollout.max_new_tokens` does not fit into the row, and all of them.
@@ -109,6 +111,7 @@ pub use passes::{FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, less_often, rep
 pub use rate::{LARGE_MODEL, usual as usual_rate};
 pub use sharing::uneven_rows;
 pub use template::{cut_marks, named_marks};
+pub use updates::FEWEST as FEWEST_UPDATES;
 
 /// All that is to be said, in the order of the subjects.
 pub fn review(spec: &RunSpec, sizes: Sizes) -> Vec<Finding> {

@@ -14,6 +14,7 @@ const KNOWN: Sizes = Sizes {
     padded: false,
     val_tokens: Some(1_000_000),
     held_out: None,
+    val_prompts: None,
     labels: None,
     long_prompts: None,
     unused_template: false,

@@ -5,8 +5,8 @@ use super::{Subject, poor};
 use crate::base::finding::Finding;
 use crate::base::human::counted;
 
-/// Fewer updates at a rate of fine-tuning leave a model much as it was.
-const FEWEST: u64 = 20;
+/// Updates of a fine-tuning: fewer at a rate of fine-tuning leave a model much as it was.
+pub const FEWEST: u64 = 20;
 
 pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     let (spec, sizes) = (subject.spec, subject.sizes);

@@ -70,6 +70,15 @@ impl App {
             Request::Open(overlay) => return self.open(overlay),
             Request::SendAnswer(topic, answer) => return self.answer_pane(topic, answer),
             Request::StartRun(target) => return self.start_run(target),
+            Request::QueueRun(target, after) => {
+                let (slot, mut effects) = self.open_new_slot(target.clone());
+                effects.push(Effect::QueueRun {
+                    slot,
+                    target,
+                    after,
+                });
+                return effects;
+            }
             Request::OpenRun(path) => return self.open_or_show(path),
             Request::ResumeRun(path) => return self.resume_run(path),
             Request::Refill(picker) => {

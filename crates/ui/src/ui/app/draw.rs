@@ -206,14 +206,28 @@ impl App {
             true => format!("{part} "),
             false => String::new(),
         };
-        let names = [
+        let staged = held.stage.as_ref().map(|stage| {
+            let next = stage.next_words().map(|next| format!(", {next}"));
+            let place = format!(" {dot} {}", stage.place());
+            let of = format!(" {dot} {}", one_line(&stage.pipeline));
+            (place, of, next.unwrap_or_default())
+        });
+        let staged = staged.iter().flat_map(|(place, of, next)| {
+            [
+                format!("{name}{method}{place}{of}{next} {dot} "),
+                format!("{name}{place}{of}{next} {dot} "),
+                format!("{name}{place}{next} {dot} "),
+                format!("{name}{place} {dot} "),
+            ]
+        });
+        let others = [
             format!("{name}{method} {dot} "),
             format!("{name} "),
             part,
             String::new(),
         ];
-        let fits = |name: &&String| name.width() + state <= room;
-        let name = names.iter().find(fits)?.clone();
+        let fits = |name: &String| name.width() + state <= room;
+        let name = staged.chain(others).find(fits)?;
         let width = name.width() + state;
         let line = Line::from(vec![
             Span::styled(name, theme.style(Meaning::Muted)),
@@ -240,6 +254,9 @@ impl App {
             (None, LinkState::Ended(_)) => (glyphs.bad, Meaning::Bad, "no engine"),
             (None, _) if held.state.halted.is_some() || word == "silent" => {
                 (glyphs.ring, Meaning::Warn, word)
+            }
+            (None, _) if held.state.phase == Some(Phase::Queued) => {
+                (glyphs.ring, Meaning::Muted, word)
             }
             (None, _) if held.state.phase == Some(Phase::Paused) => {
                 (glyphs.ring, Meaning::Warn, word)

@@ -38,6 +38,10 @@ impl App {
                 result,
             } => self.sent(*slot, *asked, result),
             Msg::Runs(result) => self.runs(result),
+            Msg::Stages(stages) if self.store.stages != *stages => {
+                self.store.stages.clone_from(stages);
+                self.data_moved();
+            }
             Msg::Presets(rows) => {
                 self.store.presets.clone_from(rows);
                 self.data_moved();

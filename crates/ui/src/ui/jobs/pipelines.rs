@@ -7,11 +7,12 @@ use crate::base::paths::Env;
 use crate::base::text::{one_line, shown};
 use crate::link::launch::{Launcher, written_after};
 use crate::link::message;
-use crate::pipeline::{self, PipelineDir};
+use crate::pipeline::{self, PipelineDir, StageState, State, Status};
 use crate::run::{RunDir, index};
 use crate::ui::msg::{PipelineStatus, StageOf};
+use std::collections::BTreeMap;
 use std::fs::OpenOptions;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -38,6 +39,20 @@ impl JobContext {
         Ok(Some((dir, linked)))
     }
 
+    /// The runs of all pipelines' stages by their ids: of the newest pipeline, where several have a run.
+    pub fn stages(&self) -> BTreeMap<String, StageOf> {
+        let mut all = BTreeMap::new();
+        for (dir, state) in PipelineDir::list(&self.runs_dir) {
+            for (at, stage) in state.stages.iter().enumerate() {
+                if let Some(run) = stage.run.clone() {
+                    let place = || place_in(&dir, &state, at, &self.runs_dir);
+                    all.entry(run).or_insert_with(place);
+                }
+            }
+        }
+        all
+    }
+
     /// The pipeline's stage that the run of this directory is of.
     pub fn stage(&self, run_dir: &Path) -> Option<StageOf> {
         stage_of(&RunDir::open(run_dir).ok()?, &self.runs_dir)
@@ -51,23 +66,59 @@ fn said(error: &pipeline::PipelineError) -> String {
 /// The pipeline's stage that a run is of.
 pub fn stage_of(run: &RunDir, runs_dir: &Path) -> Option<StageOf> {
     let of = pipeline::membership(run, runs_dir)?;
-    let mut stages = of.state.stages.iter();
-    let at = stages.position(|stage| stage.name == of.stage)?;
-    let n_stages = of.state.stages.len();
-    let standing = match (of.state.is_finished(), of.dir.is_live()) {
+    let at = of.state.stages.iter().position(|s| s.name == of.stage)?;
+    Some(place_in(&of.dir, &of.state, at, runs_dir))
+}
+
+/// Stage number `at`, from 0, of a pipeline.
+fn place_in(dir: &PipelineDir, state: &State, at: usize, runs_dir: &Path) -> StageOf {
+    let stages = &state.stages;
+    let standing = match (state.is_finished(), dir.is_live()) {
         (true, _) => PipelineStatus::Finished,
         (false, true) => PipelineStatus::Running,
         (false, false) => PipelineStatus::Halted {
-            resume: format!("llmtui train --resume {}", one_line(&of.state.id)),
+            resume: format!("llmtui train --resume {}", one_line(&state.id)),
         },
     };
-    Some(StageOf {
+    let next = stages[at + 1..].iter().find(|s| !s.status.is_over());
+    StageOf {
         standing,
-        pipeline: of.state.name,
-        stage: of.stage,
+        pipeline: state.name.clone(),
+        stage: stages[at].name.clone(),
         number: at + 1,
-        n_stages,
-    })
+        n_stages: stages.len(),
+        next: next.map(|stage| stage.name.clone()),
+        outputs: stages.iter().filter_map(|s| output(s, runs_dir)).collect(),
+    }
+}
+
+/// What a stage that trains nothing has made, and where: a path as the runs directory was written.
+fn output(stage: &StageState, runs_dir: &Path) -> Option<(&'static str, PathBuf)> {
+    let made = stage
+        .made
+        .clone()
+        .filter(|_| stage.status == Status::Done)?;
+    let (what, made) = match stage.kind.as_str() {
+        "export" => match gguf_in(&made) {
+            Some(file) => ("GGUF file", file),
+            None => ("exported model", made),
+        },
+        "report" => ("report", made),
+        "eval" => ("evaluation", made),
+        _ => return None,
+    };
+    let whole = std::path::absolute(runs_dir).unwrap_or_default();
+    let inside = made.strip_prefix(&whole).ok();
+    let path = inside.map_or_else(|| made.clone(), |inside| runs_dir.join(inside));
+    Some((what, path))
+}
+
+/// The only GGUF file in a folder.
+fn gguf_in(folder: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(folder).ok()?.flatten();
+    let mut files = entries.map(|entry| entry.path());
+    let file = files.find(|path| path.extension().is_some_and(|end| end == "gguf"))?;
+    Some(file).filter(|_| files.next().is_none())
 }
 
 /// Starts the engine of a pipeline without a terminal and waits for the run that it trains first, or goes on with. `force` trains
@@ -173,7 +224,7 @@ fn last_run(dir: &PipelineDir, runs_dir: &Path) -> Option<RunDir> {
 mod tests {
     use super::*;
     use crate::base::clock::ManualClock;
-    use crate::pipeline::{Pipeline, Status};
+    use crate::pipeline::Pipeline;
 
     fn pipeline(runs: &Path) -> PipelineDir {
         let text = "stages: [{name: a, train: quickstart}]";
@@ -210,11 +261,38 @@ mod tests {
         state.stages[1].status = Status::Failed;
         dir.save(&state).unwrap();
         assert_eq!(standing(), PipelineStatus::Halted { resume });
+        let next = stage_of(&first, runs.path()).unwrap().next_words();
+        assert_eq!(next.as_deref(), Some("next: b"));
         state.stages[1].status = Status::Done;
         dir.save(&state).unwrap();
         assert_eq!(standing(), PipelineStatus::Finished);
+        assert_eq!(stage_of(&first, runs.path()).unwrap().next, None);
         let alone = RunDir::create(runs.path(), "x", "", "", &ManualClock::at(0)).unwrap();
         assert_eq!(stage_of(&alone, runs.path()), None);
+    }
+
+    /// A GGUF file and a report were made, and no page of the last run named them.
+    #[test]
+    fn the_last_run_knows_what_the_stages_behind_it_have_made() {
+        let runs = tempfile::tempdir().unwrap();
+        let text = "stages: [{name: a, train: quickstart}, {name: q, export: {format: gguf}}, {name: r, report: {}}]";
+        let pipeline = Pipeline::parse("mine.yaml", "mine", text).unwrap();
+        let dir = PipelineDir::create(runs.path(), &pipeline, text, &ManualClock::at(0)).unwrap();
+        let run = stage(&dir, runs.path(), Status::Done);
+        let outputs = || stage_of(&run, runs.path()).unwrap().outputs;
+        assert_eq!(outputs(), []);
+        let folder = dir.path().join("gguf");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("a-F16.gguf"), "").unwrap();
+        let mut state = dir.state().unwrap();
+        let made = [folder.clone(), dir.path().join("report.html")];
+        for (stage, made) in state.stages[1..].iter_mut().zip(&made) {
+            (stage.status, stage.made) = (Status::Done, Some(made.clone()));
+        }
+        dir.save(&state).unwrap();
+        let file = folder.join("a-F16.gguf");
+        let report = made[1].clone();
+        assert_eq!(outputs(), [("GGUF file", file), ("report", report)]);
     }
 
     #[test]

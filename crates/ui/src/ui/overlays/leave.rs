@@ -270,6 +270,8 @@ mod tests {
             number: 1,
             n_stages: 2,
             standing: PipelineStatus::Running,
+            next: Some("b".into()),
+            outputs: Vec::new(),
         });
         assert!(stops(&held).contains("pipeline"));
     }

@@ -53,6 +53,12 @@ impl Question {
         self
     }
 
+    /// The first row is selected in the beginning, where no answer loses anything.
+    pub fn first(mut self) -> Question {
+        self.selected = 0;
+        self
+    }
+
     fn answer(&self) -> Reply {
         match self.answers.get(self.selected) {
             None => Reply::Close,

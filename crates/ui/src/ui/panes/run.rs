@@ -331,6 +331,8 @@ impl RunPane {
     fn of_live(&self, held: &OpenRun) -> Vec<Hint> {
         use Action as A;
         let pause = match held.state.phase {
+            // It takes no other command before its turn.
+            Some(Phase::Queued) => return titles(&[A::Stop]),
             Some(Phase::Paused) => "resume",
             _ => A::Pause.info().title,
         };
@@ -552,6 +554,8 @@ impl Pane for RunPane {
                     return;
                 }
                 self.dashboard.silence = held.silence_words(store.elapsed);
+                let stage = held.stage.as_ref();
+                self.dashboard.stage = stage.map(|s| (s.place(), s.next_words()));
                 self.dashboard.health_key = context.keymap.label(Action::Open(&health::ENTRY));
                 self.dashboard.draw(frame, area, state, theme, store.now);
                 context.hits.add(area, Target::Pane);

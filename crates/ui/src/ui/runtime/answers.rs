@@ -13,6 +13,7 @@ pub(super) fn listed(effect: Effect, place: &JobContext) -> Option<Msg> {
         Effect::LookAtMachine => Msg::Machine(Box::new(place.machine())),
         Effect::RefreshRuns => Msg::Runs(place.runs()),
         Effect::ListPresets => Msg::Presets(place.presets()),
+        Effect::ListStages => Msg::Stages(place.stages()),
         Effect::ListCheckpoints => Msg::Checkpoints(place.checkpoints()),
         Effect::ListModelFiles => Msg::ModelFiles(place.model_files()),
         Effect::ListEvals => Msg::EvalModels(place.eval_models()),

@@ -29,17 +29,22 @@ impl Shell {
         use Effect as E;
         match effect {
             E::StartRun { .. }
+            | E::QueueRun { .. }
             | E::ResumeRun { .. }
             | E::StartSpec { .. }
             | E::Attach { .. }
             | E::OpenChat { .. } => self.link(effect),
             E::LookAtFolders
             | E::LookAtMachine
-            | E::RefreshRuns
             | E::ListPresets
+            | E::ListStages
             | E::ListCheckpoints
             | E::ListModelFiles
             | E::ListEvals => self.answer(effect, answers::listed),
+            E::RefreshRuns => {
+                self.answer(effect, answers::listed);
+                return vec![E::ListStages];
+            }
             E::ReadTracks(_)
             | E::ReadEntrants(_)
             | E::ReadEvals(_)
@@ -87,10 +92,15 @@ impl Shell {
             Effect::StartRun { slot, target } => {
                 self.job(move |place| match place.start_pipeline(&target) {
                     Ok(Some((dir, linked))) => JobResult::Stages(slot, dir, linked),
-                    Ok(None) => JobResult::Linked(slot, place.start(&target)),
+                    Ok(None) => JobResult::Linked(slot, place.start(&target, None)),
                     Err(why) => JobResult::Linked(slot, Err(why)),
                 });
             }
+            Effect::QueueRun {
+                slot,
+                target,
+                after,
+            } => self.link_job(slot, move |place| place.start(&target, Some(after))),
             Effect::ResumeRun { slot, run_dir } => {
                 self.link_job(slot, move |place| place.resume(&run_dir));
             }

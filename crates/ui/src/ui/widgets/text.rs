@@ -1,5 +1,7 @@
 //! Lines of words: drawn where they fit, cut with an ellipsis where they do not, wrapped where there is room.
 
+use crate::base::text::one_line;
+use crate::base::turns::question;
 use crate::ui::theme::{Meaning, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -287,6 +289,11 @@ pub fn paragraph(
         );
     }
     lines.len() as u16
+}
+
+/// What tells a prompt apart from others, in one line: the question in it, or all of one without turns.
+pub fn asked(prompt: &str) -> String {
+    one_line(question(prompt).as_deref().unwrap_or(prompt))
 }
 
 #[cfg(test)]

@@ -242,6 +242,53 @@ fn planned(wizard: &Wizard, label: &str) -> String {
 }
 
 /// Steps, tokens of each and tokens in all are of one run; what is counted from an estimate says so.
+/// 7 updates in all with every default, and the advice to make the batches smaller beside them; and two lines on the held-out
+/// tokens, each with another number.
+#[test]
+fn few_chats_get_batches_that_make_updates_and_one_line_on_what_is_held_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("chat.jsonl");
+    let row = |at: usize| {
+        // One in ten is far longer than a row.
+        let words = if at % 10 == 9 { 20_000 } else { 900 };
+        let asked = "to be ".repeat(words / 6);
+        format!(
+            r#"{{"messages": [{{"role": "user", "content": "{at} {asked}"}}, {{"role": "assistant", "content": "Or not to be, that is it."}}]}}"#
+        )
+    };
+    let rows: Vec<String> = (0..60).map(row).collect();
+    std::fs::write(&path, rows.join("\n")).unwrap();
+    let mut wizard = with_file(&path);
+    wizard.answers.goal = Some(Goal::Instructions);
+    until(&mut wizard, Step::Start);
+    wizard.select(2);
+    wizard.type_in(&model_folder(dir.path()));
+    until(&mut wizard, Step::Method);
+    let whole = wizard
+        .advice()
+        .iter()
+        .position(|a| a.title() == "SFT, full");
+    wizard.select(whole.unwrap());
+    until(&mut wizard, Step::Plan);
+    let (draft, wrong) = wizard.draft().unwrap();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    let spec = draft.spec().unwrap();
+    let train = &spec.train;
+    assert!(
+        train.micro_batch_size < 4 && train.grad_accum_steps == 1,
+        "{train:?}"
+    );
+    let notes = wizard.question().notes;
+    let told = |words: &str| {
+        notes
+            .iter()
+            .filter(|note| note.text.contains(words))
+            .count()
+    };
+    assert_eq!(told("hardly change"), 0, "{notes:?}");
+    assert_eq!(told("validation token"), 1, "{notes:?}");
+}
+
 #[test]
 fn a_plan_of_pairs_counts_both_answers_in_every_number() {
     let dir = tempfile::tempdir().unwrap();

@@ -198,6 +198,35 @@ fn no_more_rows_are_held_out_than_leave_data_to_train_on() {
     );
 }
 
+/// Of 40 prompts one was held out, and the best checkpoint and the verdict went by it.
+#[test]
+fn a_share_of_right_answers_over_few_prompts_is_told_of() {
+    let few = |val_prompts, words: &[&str]| {
+        let sizes = Sizes {
+            val_prompts,
+            ..Sizes::default()
+        };
+        let found = said("grpo-gsm8k", words, sizes).into_iter();
+        found
+            .filter(|f| f.evidence.to_string().contains("held-out prompt"))
+            .map(|f| (f.evidence.to_string(), f.fix))
+            .collect::<Vec<_>>()
+    };
+    let (what, fix) = few(Some((1, 40)), &[]).remove(0);
+    assert!(what.starts_with("1 held-out prompt: "), "{what}");
+    assert!(fix.starts_with("-s data.val_rows=8,"), "{fix}");
+    let (what, fix) = few(Some((4, 400)), &[]).remove(0);
+    assert!(what.contains("in steps of 25 %"), "{what}");
+    assert!(fix.starts_with("-s data.val_rows=20,"), "{fix}");
+    // No more of them can be spared.
+    let (_, fix) = few(Some((8, 40)), &[]).remove(0);
+    assert_eq!(fix, "set data.val_path to more prompts");
+    for quiet in [None, Some((0, 40)), Some((20, 400))] {
+        assert!(few(quiet, &[]).is_empty(), "{quiet:?}");
+    }
+    assert!(few(Some((1, 40)), &["eval.every=0"]).is_empty());
+}
+
 /// Adapters have dropout by default: where passes without any are compared with, it is named; elsewhere it stays.
 #[test]
 fn dropout_of_adapters_is_named_where_policies_are_compared() {

@@ -67,13 +67,7 @@ fn the_run_of_a_stage_names_its_pipeline_and_how_the_next_stages_are_trained() {
     let mut bench = Bench::new();
     let slot = bench.hold(log, Holder::Log);
     let mut opened = Opened::new(path, Holder::Log);
-    opened.stage = Some(StageOf {
-        pipeline: "follow".into(),
-        stage: "base".into(),
-        number: 1,
-        n_stages: 2,
-        standing: PipelineStatus::Running,
-    });
+    opened.stage = Some(first_of_two());
     let stage = opened.stage.clone();
     let result = Ok(opened);
     bench.msg(Msg::Opened { slot, result });
@@ -84,7 +78,7 @@ fn the_run_of_a_stage_names_its_pipeline_and_how_the_next_stages_are_trained() {
     bench.press("r");
     for size in [(80, 24), (160, 48)] {
         let words = flowing(&bench.picture(size.0, size.1));
-        let place = "stage base, 1 of 2, of pipeline follow, which goes on";
+        let place = "stage base, 1 of 2, of pipeline follow, which goes on with chat";
         assert!(words.contains(place), "{words}");
         assert!(!words.contains("continue the pipeline"), "{words}");
     }
@@ -107,11 +101,67 @@ fn the_run_of_a_stage_names_its_pipeline_and_how_the_next_stages_are_trained() {
         let next = "continue the pipeline llmtui train --resume follow-abcd";
         assert!(words.contains(next), "{words}");
     }
-    bench.msg(seen(PipelineStatus::Finished));
-    let words = flowing(&bench.picture(80, 24));
-    assert!(words.contains("which is finished"), "{words}");
-    assert!(!words.contains("continue the pipeline"), "{words}");
+    let done = StageOf {
+        standing: PipelineStatus::Finished,
+        next: None,
+        outputs: vec![("report", "runs/pipelines/follow-abcd/report.html".into())],
+        ..first_of_two()
+    };
+    bench.msg(Msg::StageSeen {
+        run_dir: path.into(),
+        stage: Some(done),
+    });
+    for size in [(80, 24), (160, 48)] {
+        let words = flowing(&bench.picture(size.0, size.1));
+        assert!(words.contains("which is finished"), "{words}");
+        assert!(!words.contains("continue the pipeline"), "{words}");
+        let report = "its report runs/pipelines/follow-abcd/report.html";
+        assert!(words.contains(report), "{words}");
+    }
     assert!(!bench.wait(2_000).effects.contains(&look));
+}
+
+fn first_of_two() -> StageOf {
+    StageOf {
+        pipeline: "follow".into(),
+        stage: "base".into(),
+        number: 1,
+        n_stages: 2,
+        standing: PipelineStatus::Running,
+        next: Some("chat".into()),
+        outputs: Vec::new(),
+    }
+}
+
+/// Only the page of its end said so.
+#[test]
+fn a_run_of_a_pipeline_shows_its_stage_while_it_trains_and_in_the_list() {
+    let mut bench = Bench::new();
+    bench.runs().live();
+    let alone = bench.press("2").picture(160, 48);
+    assert!(!alone.contains("stage"), "{alone}");
+    bench.app.store.held.as_mut().unwrap().stage = Some(first_of_two());
+    let wide = bench.wait(1_000).picture(160, 48);
+    let above = wide.lines().next().unwrap();
+    assert!(above.contains("stage 1 of 2"), "{above}");
+    assert!(above.contains("next: chat"), "{above}");
+    let narrow = bench.picture(80, 24);
+    let row = narrow.lines().nth(1).unwrap();
+    for words in ["stage 1 of 2", "left"] {
+        assert!(row.contains(words), "{row}");
+    }
+    let runs = runs();
+    bench.msg(Msg::Stages([(runs[0].id.clone(), first_of_two())].into()));
+    for (width, height) in [(80, 24), (160, 48)] {
+        let home = bench.press("1").picture(width, height);
+        assert!(home.contains("shakespeare-k3qf 1/2"), "{home}");
+        let place = "stage base, 1 of 2, of pipeline follow";
+        assert!(home.contains(place), "{home}");
+    }
+    // The filter finds them by their pipeline's name.
+    let found = bench.press("/").write("follow").picture(80, 24);
+    assert!(found.contains("shakespeare-k3qf 1/2"), "{found}");
+    assert!(!found.contains("quickstart-a2b7"), "{found}");
 }
 
 #[test]

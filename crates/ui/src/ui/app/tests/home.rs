@@ -681,3 +681,104 @@ fn the_first_hints_are_of_the_selected_row() {
         "{of_preset}"
     );
 }
+
+/// `train --after RUN` without leaving the workbench.
+#[test]
+fn a_preset_beside_a_live_run_is_started_when_that_one_has_ended() {
+    let mut bench = Bench::new();
+    bench.runs().press("home");
+    let picture = bench.press("enter").picture(80, 24);
+    for words in [
+        "shakespeare-k3qf is live",
+        "start when it has ended",
+        "start now, beside it",
+    ] {
+        assert!(picture.contains(words), "{picture}");
+    }
+    let after: PathBuf = "runs/2026-11-21-1040-shakespeare-k3qf".into();
+    bench.press("enter");
+    let slot = bench.app.run_slot().unwrap();
+    let target = String::from("quickstart");
+    let queued = Effect::QueueRun {
+        slot,
+        target,
+        after,
+    };
+    assert_eq!(bench.effects, [queued]);
+    // Where its place in the queue stands.
+    bench.msg(Msg::Opened {
+        slot,
+        result: Ok(Opened::new(
+            "runs/2026-11-21-1422-quickstart-zzzz",
+            Holder::Detached,
+        )),
+    });
+    let hello = Event::Hello {
+        run: "2026-11-21-1422-quickstart-zzzz".into(),
+        engine: "0".into(),
+        pid: 1,
+        host: "h".into(),
+    };
+    bench.event(hello);
+    bench.event(Event::Queued {
+        after: "2026-11-21-1040-shakespeare-k3qf".into(),
+    });
+    for (width, height) in [(80, 24), (160, 48)] {
+        let picture = bench.press("2").picture(width, height);
+        let words = "queued: begins when shakespeare-k3qf has ended";
+        assert!(picture.contains(words), "{picture}");
+        assert!(picture.contains("○ queued"), "{picture}");
+        for words in ["checking both", "p pause", "checkpoint"] {
+            assert!(!picture.contains(words), "{words}: {picture}");
+        }
+    }
+    let mut bench = Bench::new();
+    bench.runs().press("home enter down enter");
+    let starts = |e: &Effect| matches!(e, Effect::StartRun { .. });
+    assert!(bench.effects.iter().any(starts), "{:?}", bench.effects);
+    let mut bench = Bench::new();
+    bench.runs().press("home enter down down enter");
+    assert_eq!(bench.effects, []);
+    // Nothing else is at work: it begins at once.
+    let mut bench = Bench::new();
+    let mut ended = runs();
+    ended.remove(0);
+    bench
+        .msg(Msg::Runs(Ok((ended, Vec::new()))))
+        .press("home enter");
+    assert!(bench.effects.iter().any(starts), "{:?}", bench.effects);
+}
+
+#[test]
+fn a_queued_run_is_listed_as_one_and_is_the_one_to_wait_for() {
+    let mut listed = runs();
+    let mut queued = listed[0].clone();
+    (queued.id, queued.path) = (
+        "2026-11-21-1100-next-zzzz".into(),
+        "runs/2026-11-21-1100-next-zzzz".into(),
+    );
+    queued.created = UnixMillis(queued.created.0 + 1_000);
+    queued.phase = Some(crate::wire::Phase::Queued);
+    listed.insert(0, queued);
+    let mut bench = Bench::new();
+    bench.msg(Msg::Runs(Ok((listed, Vec::new()))));
+    for (width, height) in [(80, 24), (160, 48)] {
+        let picture = bench.picture(width, height);
+        let row = picture
+            .lines()
+            .find(|line| line.contains("next-zzzz"))
+            .unwrap();
+        assert!(
+            row.contains("○ next-zzzz") && row.contains("queued"),
+            "{picture}"
+        );
+    }
+    let picture = bench.press("home enter").picture(80, 24);
+    assert!(
+        picture.contains("next-zzzz waits for its turn"),
+        "{picture}"
+    );
+    bench.press("enter");
+    let after = |e: &Effect| matches!(e, Effect::QueueRun { after, .. } if after.ends_with("2026-11-21-1100-next-zzzz"));
+    assert!(bench.effects.iter().any(after), "{:?}", bench.effects);
+}

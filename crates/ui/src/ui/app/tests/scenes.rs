@@ -114,6 +114,24 @@ const RUN: &[Scene] = &[
     ("run-live", |b| {
         b.live();
     }),
+    ("run-stage", |b| {
+        b.live();
+        b.app.store.held.as_mut().unwrap().stage = Some(StageOf {
+            pipeline: "speedrun".into(),
+            stage: "chat".into(),
+            number: 2,
+            n_stages: 5,
+            standing: PipelineStatus::Running,
+            next: Some("rl".into()),
+            outputs: Vec::new(),
+        });
+    }),
+    ("run-queued", |b| {
+        b.hold(tape::until(5, 0)[..1].to_vec(), Holder::Detached);
+        b.event(Event::Queued {
+            after: "2026-11-21-1040-shakespeare-zzzz".into(),
+        });
+    }),
     ("run-finished", |b| {
         b.hold(tape::standard(5), Holder::Log);
     }),

@@ -9,6 +9,7 @@ use crate::base::human;
 use crate::base::stats::Ema;
 use crate::diagnosis::{Diagnosis, diagnose};
 use crate::run::RunState;
+use crate::run::index::short_run;
 use crate::run::series::Series;
 use crate::run::state::outcome_word;
 use crate::ui::glyphs::Glyphs;
@@ -36,6 +37,8 @@ pub struct GlanceOptions {
     pub ascii: bool,
     /// The text for an engine that sends no events.
     pub silence: Option<String>,
+    /// `stage 2 of 5` of a pipeline, and what comes next.
+    pub stage: Option<(String, Option<String>)>,
 }
 
 /// The meaning of the words "at STEP", which narrow titles leave out.
@@ -88,6 +91,12 @@ impl Glance {
         self.step = step_words(state, glyphs);
         self.progress = state.progress();
         self.parts = parts(state, options.silence.as_deref());
+        if let Some((place, next)) = &options.stage {
+            let muted = |words: &String| vec![word(words.clone(), Meaning::Muted)];
+            // Behind how far it is and how long it takes; what comes next may give way to all else.
+            self.parts.insert(self.parts.len().min(2), muted(place));
+            self.parts.extend(next.iter().map(muted));
+        }
         self.titles = options
             .charts
             .iter()
@@ -129,7 +138,8 @@ fn step_words(state: &RunState, glyphs: &Glyphs) -> Vec<Word> {
             (0, _) => "waiting for the engine".into(),
             (_, Some(_)) => "before its first step".into(),
             (_, None) if state.phase == Some(Phase::Queued) => {
-                format!("queued: begins when {} has ended", state.queued_after)
+                let after = short_run(&state.queued_after);
+                format!("queued: begins when {after} has ended")
             }
             (_, None) => state.word().into(),
         };

@@ -66,6 +66,8 @@ pub struct Dashboard {
     pub planned: Option<(Place, u64)>,
     /// The text for an engine that sends no events.
     pub silence: Option<String>,
+    /// The run's stage of a pipeline, and what comes next.
+    pub stage: Option<(String, Option<String>)>,
     /// What opens the pane with the warnings; empty where nothing does.
     pub health_key: String,
     selected: usize,
@@ -97,6 +99,7 @@ impl Default for Dashboard {
             utc_offset: 0,
             planned: None,
             silence: None,
+            stage: None,
             health_key: String::new(),
             selected: 0,
             selecting: false,
@@ -189,6 +192,7 @@ impl Dashboard {
             smoothed: self.smoothing > 0,
             ascii: theme.ascii,
             silence: self.silence.clone(),
+            stage: self.stage.clone(),
         };
         let shown_charts = options.charts.clone();
         self.pin_log_scroll(state);

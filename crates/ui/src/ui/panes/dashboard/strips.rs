@@ -16,7 +16,7 @@ use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::frame;
 use crate::ui::widgets::text::{self, Word, word};
 use crate::ui::widgets::{bar, finding};
-use crate::wire::{Outcome, id};
+use crate::wire::{Outcome, Phase, id};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use std::time::Duration;
@@ -50,6 +50,9 @@ pub fn progress(buffer: &mut Buffer, area: Rect, glance: &Glance, theme: &Theme)
 pub(super) fn opening(state: &RunState) -> &'static str {
     match state.last_seq {
         0 => "No data yet.",
+        _ if state.phase == Some(Phase::Queued) => {
+            "Two runs at a time would share processors and memory. Then it reads its data and trains."
+        }
         _ if state.is_foreign() && state.step == 0 => {
             "Another program trains this run: its log has no step with metrics yet."
         }

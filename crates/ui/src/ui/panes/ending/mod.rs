@@ -223,10 +223,13 @@ impl<'a> Ending<'a> {
             word(format!("{dot}{}", words.join(&dot)), Meaning::Muted),
         ]];
         if let Some(stage) = &self.held.stage {
-            let pipeline = match stage.standing {
-                PipelineStatus::Finished => ", which is finished",
-                PipelineStatus::Running => ", which goes on",
-                PipelineStatus::Halted { .. } => "",
+            let pipeline = match (&stage.standing, &stage.next) {
+                (PipelineStatus::Finished, _) => ", which is finished".into(),
+                (PipelineStatus::Running, None) => ", which goes on".into(),
+                (PipelineStatus::Running, Some(next)) => {
+                    format!(", which goes on with {}", one_line(next))
+                }
+                (PipelineStatus::Halted { .. }, _) => String::new(),
             };
             let words = format!("  {}{pipeline}", stage.words());
             rows.push(vec![word(words, Meaning::Muted)]);

@@ -3,7 +3,7 @@
 use super::{Ending, lost};
 use crate::base::finding::Status;
 use crate::base::human;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::ui::action::Action;
 use crate::ui::layout::wrap;
 use crate::ui::msg::{Holder, StageOf};
@@ -33,6 +33,7 @@ impl Ending<'_> {
     pub(super) fn next(&self) -> Vec<Next> {
         let mut next = self.resume_actions();
         next.extend(self.view_actions());
+        next.extend(self.outputs());
         if self.is_useful() {
             next.extend(self.used());
         }
@@ -138,6 +139,16 @@ impl Ending<'_> {
             next.push(self.by_key(pane, "held-out examples"));
         }
         next
+    }
+
+    /// What the stages behind it have made.
+    fn outputs(&self) -> impl Iterator<Item = Next> {
+        let made = self.held.stage.iter().flat_map(|stage| &stage.outputs);
+        made.map(|(what, path)| Next {
+            key: String::new(),
+            what: format!("its {what}"),
+            command: shown(path),
+        })
     }
 
     /// Scoring, exporting and training on.

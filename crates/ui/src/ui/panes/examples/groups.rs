@@ -194,7 +194,7 @@ impl Page<'_> {
                 true => Meaning::Accent,
                 false => meaning,
             };
-            line.push(word(one_line(&group.prompt), name));
+            line.push(word(text::asked(&group.prompt), name));
             line.extend(group.right.iter().map(|r| muted(format!("  reference: {}", one_line(r)))));
             lines.push(line);
         }
@@ -312,7 +312,7 @@ impl Page<'_> {
     /// The answers to one prompt over the steps.
     fn pinned(&self, prompt: &str, rollouts: &[Rollout], width: usize, theme: &Theme) -> Lines {
         let mut lines: Lines = Vec::new();
-        for (at, row) in text::wrap(prompt, width, 3, theme.ascii).into_iter().enumerate() {
+        for (at, row) in text::wrap(&text::asked(prompt), width, 3, theme.ascii).into_iter().enumerate() {
             let first = if at == 0 { "pinned: " } else { "        " };
             lines.push(vec![muted(first), word(row, Meaning::Accent)]);
         }
@@ -434,6 +434,29 @@ mod tests {
         assert!(good < text.find("-0.50       0  [0]  2  17").unwrap(), "{text}");
         browser.act(Action::Down);
         assert!(screen(&mut browser, 80, 24).contains("2 truncated  xyz7"));
+    }
+
+    /// Every line began with the same system prompt, and the question was cut off.
+    #[test]
+    fn prompts_of_a_chat_template_are_told_apart_by_their_questions() {
+        let mut browser = browser();
+        let prompt = "<|im_start|>system\nYou are a helpful AI assistant.<|im_end|>\n<|im_start|>user\nWhat is 1+1?<|im_end|>\n<|im_start|>assistant\n";
+        for group in &mut browser.now.as_mut().unwrap().groups {
+            group.prompt = prompt.replace("1+1", &group.prompt);
+        }
+        for width in [80, 160] {
+            let text = screen(&mut browser, width, 24);
+            for question in ["  What is 9+8=?", "  What is 2+3=?"] {
+                assert!(text.contains(question), "{text}");
+            }
+            assert!(!text.contains("im_start"), "{text}");
+        }
+        // The whole of it is a key away.
+        browser.full = true;
+        assert!(screen(&mut browser, 80, 24).contains("<|im_start|>system"));
+        browser.pinned = Some((prompt.into(), Vec::new()));
+        let text = screen(&mut browser, 80, 24);
+        assert!(text.contains("pinned: What is 1+1?"), "{text}");
     }
 
     #[test]

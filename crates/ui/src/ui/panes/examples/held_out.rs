@@ -295,7 +295,7 @@ fn written(sequence: &ExaminedSequence, width: usize, theme: &Theme) -> Vec<Vec<
 fn title(number: usize, example: &ExaminedExample, before: Option<&ExaminedExample>) -> Vec<Word> {
     let mut words = vec![word(format!("{number}"), Meaning::Accent)];
     if let Some(first) = example.sequences.first().filter(|_| is_written(example)) {
-        words.push(word(format!("  {}", one_line(&first.prompt)), Meaning::Text));
+        words.push(word(format!("  {}", text::asked(&first.prompt)), Meaning::Text));
         if let Some(right) = &first.right {
             words.push(word(format!("  reference: {}", one_line(right)), Meaning::Muted));
         }

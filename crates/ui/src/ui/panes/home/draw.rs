@@ -12,10 +12,12 @@ use crate::run::state::phase_word;
 use crate::ui::glyphs::Glyphs;
 use crate::ui::hit::Target;
 use crate::ui::layout::{cut, cut_middle, fill, rule, scroll_to, split_bottom, split_top};
+use crate::ui::msg::StageOf;
 use crate::ui::panes::PaneContext;
 use crate::ui::rows::PresetRow;
 use crate::ui::store::{Store, short_run};
 use crate::ui::theme::{Meaning, Theme};
+use crate::wire::Phase;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
@@ -163,7 +165,8 @@ impl HomePane {
             frame.render_widget(line, split_top(area, 1).0);
             return;
         }
-        let longest = runs.iter().map(Listed::name_columns).max().unwrap_or(0);
+        let longest = runs.iter().map(|row| row.name_columns(store)).max();
+        let longest = longest.unwrap_or(0);
         let columns = Columns::new(area.width, longest);
         let (header, area) = split_top(area, u16::from(area.height > 4));
         let titles = Line::styled(columns.header(), theme.style(Meaning::Muted));
@@ -172,7 +175,7 @@ impl HomePane {
         let origin = selected
             .and_then(|at| runs.get(at))
             .and_then(|listed| match listed {
-                Listed::Run(run, _) => about(run, store.runs()),
+                Listed::Run(run, _) => about(run, store),
                 Listed::Unbegun(_) => Some((GC.into(), Meaning::Muted)),
             });
         let area = draw_foot(frame, area, origin, theme);
@@ -305,13 +308,16 @@ fn draw_foot(
     area
 }
 
-/// The line about the selected run: why it failed, else where it came from.
-fn about(run: &RunSummary, runs: &[RunSummary]) -> Option<(String, Meaning)> {
+/// The line about the selected run: why it failed, else its pipeline and where it came from.
+fn about(run: &RunSummary, store: &Store) -> Option<(String, Meaning)> {
     let why = one_line(&run.message);
-    match run.status == RunStatus::Failed && !why.is_empty() {
-        true => Some((why, Meaning::Bad)),
-        false => origin_of(run, runs).map(|words| (words, Meaning::Accent)),
+    if run.status == RunStatus::Failed && !why.is_empty() {
+        return Some((why, Meaning::Bad));
     }
+    let stage = store.stages.get(&run.id).map(StageOf::words);
+    let words = [stage, origin_of(run, store.runs())];
+    let words: Vec<String> = words.into_iter().flatten().collect();
+    (!words.is_empty()).then(|| (words.join("; "), Meaning::Accent))
 }
 
 /// `from shakespeare-k3qf, step 500: lr=3e-4`
@@ -471,11 +477,13 @@ impl Columns {
         // As `llmtui runs` has it, and as the list is sorted.
         let age = human::age(store.now.since(run.created));
         // What distinguishes runs of one name is at its end.
-        let room = self.name.saturating_sub(branch.width());
+        let stage = stage_mark(run, store);
+        let room = self.name.saturating_sub(branch.width() + stage.width());
         let name = cut_middle(&one_line(short_run(&run.id)), room, glyphs.ellipsis);
+        let name = format!("{branch}{name}{stage}");
         RowText {
             mark: Some(mark(run, status, glyphs)),
-            main: fill(&format!("{branch}{name}"), self.name, glyphs.ellipsis),
+            main: fill(&name, self.name, glyphs.ellipsis),
             rest: self.cells([state, verdict, &steps, &loss, &curve, &age]),
         }
     }
@@ -492,6 +500,14 @@ impl Columns {
             (None, None) => String::new(),
         }
     }
+}
+
+/// ` 2/5` behind the name of a run of a pipeline's stage.
+pub(super) fn stage_mark(run: &RunSummary, store: &Store) -> String {
+    let stage = store.stages.get(&run.id);
+    stage.map_or(String::new(), |stage| {
+        format!(" {}/{}", stage.number, stage.n_stages)
+    })
 }
 
 fn state_word(run: &RunSummary) -> &'static str {
@@ -511,6 +527,7 @@ fn is_wrong(verdict: Status) -> bool {
 fn mark(run: &RunSummary, verdict: Status, glyphs: &Glyphs) -> (&'static str, Meaning) {
     let (mark, meaning) = match run.status {
         RunStatus::Live if run.suspended => (glyphs.ring, Meaning::Warn),
+        RunStatus::Live if run.phase == Some(Phase::Queued) => (glyphs.ring, Meaning::Muted),
         RunStatus::Live => (glyphs.dot, Meaning::Good),
         RunStatus::Finished => (glyphs.ok, Meaning::Muted),
         RunStatus::Stopped => (glyphs.ring, Meaning::Muted),

@@ -1,9 +1,11 @@
 //! The list of runs on Home: filtered, in order, as a tree; runs that failed before their first step are one line at its end.
 
+use super::draw::stage_mark;
 use super::{HomePane, HomeRow};
 use crate::run::index::{RunStatus, RunSummary};
 use crate::run::lineage::{Node, tree};
 use crate::run::state::phase_word;
+use crate::ui::msg::StageOf;
 use crate::ui::rows::PresetRow;
 use crate::ui::store::{Store, short_run};
 use unicode_width::UnicodeWidthStr;
@@ -46,9 +48,12 @@ pub(super) enum Listed<'a> {
 
 impl Listed<'_> {
     /// Columns of a whole name, with what hangs it in the tree.
-    pub(super) fn name_columns(&self) -> usize {
+    pub(super) fn name_columns(&self, store: &Store) -> usize {
         match self {
-            Listed::Run(run, node) => node.branch(false).width() + short_run(&run.id).width(),
+            Listed::Run(run, node) => {
+                let name = short_run(&run.id).width() + stage_mark(run, store).len();
+                node.branch(false).width() + name
+            }
             Listed::Unbegun(_) => 0,
         }
     }
@@ -104,8 +109,9 @@ impl HomePane {
     fn sorted<'a>(&self, store: &'a Store) -> Vec<&'a RunSummary> {
         let fits = |run: &&RunSummary| {
             let (phase, verdict) = (run.phase.map(phase_word), run.verdict.as_deref());
+            let stage = store.stages.get(&run.id);
             let text = format!(
-                "{} {} {} {} {} {} {}",
+                "{} {} {} {} {} {} {} {}",
                 run.id,
                 run.name,
                 run.preset,
@@ -113,6 +119,7 @@ impl HomePane {
                 run.status.word(),
                 phase.unwrap_or_default(),
                 verdict.unwrap_or_default(),
+                stage.map_or(String::new(), StageOf::words),
             );
             self.matches_filter(&text)
         };

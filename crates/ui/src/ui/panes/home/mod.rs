@@ -4,6 +4,7 @@ mod draw;
 mod list;
 
 use super::{Pane, PaneContext, PaneEntry};
+use crate::base::text::one_line;
 use crate::run::index::{RunStatus, RunSummary};
 use crate::run::lineage::{find_parent, same_origin};
 use crate::run::state::Level;
@@ -13,9 +14,11 @@ use crate::ui::field::{Lines, TextField};
 use crate::ui::keymap::Keymap;
 use crate::ui::msg::Msg;
 use crate::ui::panes::{chat, compare, evals};
-use crate::ui::request::{Answer, Hints, Request, titles};
+use crate::ui::overlays::{Question, YES};
+use crate::ui::request::{Answer, Hints, Request, Topic, titles};
 use crate::ui::rows::PresetKind;
-use crate::ui::store::Store;
+use crate::ui::store::{Store, short_run};
+use crate::wire::Phase;
 use crossterm::event::KeyEvent;
 use ratatui::Frame;
 use list::{Listed, Sort};
@@ -37,6 +40,10 @@ const REFRESH: Duration = Duration::from_secs(2);
 
 /// How often it is looked for runs and spec files that came, went or changed otherwise, while the list is on the screen.
 const LOOK: Duration = Duration::from_secs(3);
+
+/// The question before a start beside a live run, and its answer to wait.
+const START: &str = "start";
+const AFTER: &str = "after";
 
 /// What a row stands for.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,6 +75,8 @@ pub struct HomePane {
     marked: Vec<PathBuf>,
     /// The selected row, to be found again in the next list.
     anchor: Option<HomeRow>,
+    /// What a question is open about: the preset to start, and the live run that it may wait for.
+    asked: Option<(String, PathBuf)>,
     /// The folders of runs and specs as they were seen last.
     folders: Option<u64>,
     /// When they were looked at; `None` while a look is under way.
@@ -88,6 +97,7 @@ impl Default for HomePane {
             unbegun_shown: false,
             marked: Vec::new(),
             anchor: None,
+            asked: None,
             folders: None,
             looked_at: Some(Duration::ZERO),
         }
@@ -192,7 +202,7 @@ impl HomePane {
 
     fn accept(&mut self, store: &Store) -> Vec<Request> {
         match self.current(store) {
-            Some(HomeRow::Preset(name)) => vec![Request::StartRun(name)],
+            Some(HomeRow::Preset(name)) => self.start(name, store),
             Some(HomeRow::New) => vec![Request::Do(Effect::OpenWizard)],
             Some(HomeRow::Run(path)) => vec![Request::OpenRun(path)],
             Some(HomeRow::Unbegun) => {
@@ -203,6 +213,32 @@ impl HomePane {
             }
             None => Vec::new(),
         }
+    }
+
+    /// Starts a preset; beside a live run it asks first. A template is only set up, and a pipeline waits for none.
+    fn start(&mut self, name: String, store: &Store) -> Vec<Request> {
+        let live = store.runs().iter().filter(|run| run.status == RunStatus::Live);
+        // The end of the queue, where there is one.
+        let last = live.max_by_key(|run| run.created);
+        let Some(last) = last.filter(|_| !store.is_template(&name) && !is_pipeline(store, &name))
+        else {
+            return vec![Request::StartRun(name)];
+        };
+        self.asked = Some((name, last.path.clone()));
+        let now = match last.phase {
+            Some(Phase::Queued) => "waits for its turn",
+            _ => "is live",
+        };
+        let title = format!("{} {now}", one_line(short_run(&last.id)));
+        let why = "Two runs at a time share processors and memory: each is slower, and both may not fit.";
+        let topic = Topic {
+            pane: &ENTRY,
+            about: START,
+        };
+        let answers = ["start now, beside it", "start nothing"];
+        let question = Question::new(&title, vec![why.into()], answers, topic);
+        let question = question.or(AFTER, "start when it has ended").first();
+        vec![Request::Open(Box::new(question))]
     }
 
     fn edit(&self, store: &Store) -> Vec<Request> {
@@ -518,6 +554,17 @@ impl Pane for HomePane {
                     true => Vec::new(),
                     false => look_again(),
                 }
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn answered(&mut self, about: &str, answer: Answer, _: &mut PaneContext) -> Vec<Request> {
+        let asked = self.asked.take().filter(|_| about == START);
+        match (asked, answer) {
+            (Some((name, _)), Answer::Text(word)) if word == YES => vec![Request::StartRun(name)],
+            (Some((name, last)), Answer::Text(word)) if word == AFTER => {
+                vec![Request::QueueRun(name, last)]
             }
             _ => Vec::new(),
         }

@@ -6,6 +6,7 @@ use crate::base::finding::{Finding, Status};
 use crate::base::human::{self, grouped, short};
 use crate::base::text::{cut, one_line};
 use crate::plan::changes::Change;
+use crate::plan::solve::ANY_BATCH;
 use crate::ui::action::Action;
 use crate::ui::layout::{rule, split_top};
 use crate::ui::panes::PaneContext;
@@ -182,6 +183,7 @@ fn fit_words(shown: &Shown) -> Vec<Word> {
         words.push(word(format!("{value}  "), Meaning::Title));
     };
     match fits.micro_batch {
+        Some(ANY_BATCH) => add("micro-batch", "any".into()),
         Some(n) => add("micro-batch", grouped(n)),
         None => add("micro-batch", "none".into()),
     }

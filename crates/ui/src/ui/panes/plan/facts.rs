@@ -64,6 +64,9 @@ fn rows(r: &Request) -> Option<Fact> {
             filled: Some(share),
         } => format!("packed, {} filled", human::percent(share, 1)),
         RowLengths::Assumed => "all full length: rows were not read".into(),
+        RowLengths::Read(rows) if r.method.rolls_out() => {
+            format!("of at most {:.0} tokens on average", rows.tokens)
+        }
         RowLengths::Read(rows) => {
             format!("of {:.0} tokens, {:.0} padded", rows.tokens, rows.places)
         }

@@ -136,11 +136,15 @@ impl Page<'_> {
 
     fn head(&self, buffer: &mut Buffer, area: Rect, theme: &Theme) {
         let (prompt, number, of) = self.prompt;
-        let shown = prompt.trim();
-        let mut words = vec![word("the model continues ", Meaning::Muted)];
+        let asked = question(prompt);
+        let does = match &asked {
+            Some(_) => "the model answers ",
+            None => "the model continues ",
+        };
+        let mut words = vec![word(does, Meaning::Muted)];
         // Of a long prompt the end says what is continued; a third is left for what stands on the right.
         let room = usize::from(area.width) * 2 / 3;
-        let shown = crate::base::text::one_line(shown);
+        let shown = crate::base::text::one_line(asked.as_deref().unwrap_or(prompt.trim()));
         let shown = crate::base::text::cut_middle(&shown, room, theme.glyphs().ellipsis);
         words.push(match shown.is_empty() {
             true => word("a line break", Meaning::Text),

@@ -101,6 +101,15 @@ fn keys_walk_through_the_history_and_show_one_text_alone() {
 }
 
 #[test]
+fn of_a_chat_template_the_question_stands_above() {
+    let prompt = "<|im_start|>system\nYou are a helpful AI assistant.<|im_end|>\n<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n";
+    let (mut pane, mut around) = (SamplesPane::fresh(None), around(&[(100, prompt, "So.")]));
+    let text = screen(&mut pane, &mut around, 80, 24);
+    let head = text.lines().next().unwrap();
+    assert!(head.contains("the model answers Why?"), "{text}");
+}
+
+#[test]
 fn each_prompt_has_its_own_page_and_long_texts_scroll() {
     let long: String = (0..60).map(|i| format!("line {i}\n")).collect();
     let mut around = around(&[
