@@ -2,9 +2,9 @@
 //! answer is written at a time, in the order in which they are asked for.
 
 mod access;
-mod listen;
 mod answer;
 mod failed;
+mod listen;
 mod model;
 mod reply;
 mod request;

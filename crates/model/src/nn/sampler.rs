@@ -174,9 +174,8 @@ impl<'a> Sampler<'a> {
             return Err(BrokenLogit { token, value }).context("generating");
         }
         let temperature = self.temperature();
-        let is_plain = self.seen.is_empty()
-            && self.constraint.is_none()
-            && [0.0, 1.0].contains(&temperature);
+        let is_plain =
+            self.seen.is_empty() && self.constraint.is_none() && [0.0, 1.0].contains(&temperature);
         if !is_plain {
             self.adjust(logits);
         }
