@@ -1,6 +1,7 @@
 //! The model as the server uses it: a thread that owns the link to the inference process and answers one job after the other.
 
 use super::super::chat::session::gone;
+use super::super::exit::Failure;
 use crate::base::sampling::Sampling;
 use crate::base::text::one_line;
 use crate::link::{Incoming, Link, SendError};
@@ -186,6 +187,11 @@ fn loaded(link: &mut Link, name: String) -> anyhow::Result<About> {
                     ..
                 } = envelope.event
                 {
+                    if adapters.contains(&name) {
+                        let what = format!("the model and an adapter are both called {name}");
+                        let fix = format!("--name {name}-base, or another name for the model");
+                        return Err(Failure::user_error(what, fix).into());
+                    }
                     return Ok(About {
                         names: std::iter::once(name).chain(adapters).collect(),
                         context,

@@ -13,8 +13,7 @@ use crate::data::chat::tool_calls::Tools;
 use crate::wire::{Prompt, Wanted};
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -23,10 +22,13 @@ use futures_util::stream;
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// The largest body, in bytes: a context of a million tokens is less.
 const BODY: usize = 16 << 20;
+/// Time for a body to arrive.
+const BODY_TIME: Duration = Duration::from_secs(60);
 /// Events of a stream that wait for a slow reader.
 const EVENTS: usize = 64;
 
@@ -142,7 +144,23 @@ async fn completions(State(server): State<Server>, headers: HeaderMap, body: Rea
 }
 
 /// A body, or why it could not be read.
-type Read = Result<Bytes, BytesRejection>;
+struct Read(Result<Bytes, (StatusCode, String)>);
+
+impl<S: Send + Sync> FromRequest<S> for Read {
+    type Rejection = Infallible;
+
+    async fn from_request(request: Request, state: &S) -> Result<Read, Infallible> {
+        let body = tokio::time::timeout(BODY_TIME, Bytes::from_request(request, state)).await;
+        Ok(Read(match body {
+            Ok(Ok(body)) => Ok(body),
+            Ok(Err(why)) => Err((why.status(), why.body_text())),
+            Err(_) => {
+                let what = format!("not all of it came within {} s", BODY_TIME.as_secs());
+                Err((StatusCode::REQUEST_TIMEOUT, what))
+            }
+        }))
+    }
+}
 
 /// A request that is to be answered.
 struct Accepted {
@@ -160,6 +178,8 @@ struct Accepted {
     echo: bool,
     /// Answers are JSON values of this schema.
     json_schema: Option<Value>,
+    /// The request names a seed.
+    repeatable: bool,
     place: Place,
 }
 
@@ -175,11 +195,11 @@ impl Server {
     }
 
     async fn answered(&self, endpoint: Endpoint, headers: &HeaderMap, body: Read) -> Response {
-        let body = match body {
+        let body = match body.0 {
             Ok(body) => body,
-            Err(why) => {
-                let what = format!("the body cannot be read: {}", why.body_text());
-                return refusal(why.status(), "invalid_request_error", &what, None);
+            Err((status, why)) => {
+                let what = format!("the body cannot be read: {why}");
+                return refusal(status, "invalid_request_error", &what, None);
             }
         };
         match self.accept(endpoint, headers, &body) {
@@ -223,6 +243,7 @@ impl Server {
             several_calls: asked.several_calls,
             echo: asked.echo,
             json_schema: asked.json_schema,
+            repeatable: asked.repeatable,
             adapter,
         })
     }
@@ -279,6 +300,7 @@ impl Server {
                 end_token: accepted.head.endpoint == Endpoint::Completions
                     && accepted.head.logprobs.is_some(),
                 json_schema: accepted.json_schema.clone(),
+                repeatable: accepted.repeatable,
             },
             prompt: prompt.clone(),
             sampling: Sampling {

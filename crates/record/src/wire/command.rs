@@ -80,6 +80,10 @@ pub struct Wanted {
     /// The answer is a JSON value of this schema.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub json_schema: Option<serde_json::Value>,
+    /// Prompt, sampling and seed alone decide the answer: the whole prompt is computed. A prefix from the KV cache of an earlier
+    /// text was rounded otherwise, above all with quantized weights.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub repeatable: bool,
 }
 
 impl Wanted {

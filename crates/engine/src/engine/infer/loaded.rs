@@ -393,6 +393,9 @@ impl TextModel for LoadedModel {
                  or let the context roll"
             ));
         }
+        if wanted.repeatable {
+            self.kept = PrefixCache::default();
+        }
         let active = self.conventions.active();
         let bytes = wanted.logprobs.map(|_| active.token_bytes());
         let mut answer = AnswerText {
