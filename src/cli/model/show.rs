@@ -133,7 +133,7 @@ fn text(shown: &Shown, class: &str, anatomy: &Anatomy) -> String {
     );
     let _ = writeln!(
         out,
-        "position {}{}, norm {}, feed-forward {}{}\n",
+        "position {}{}, norm {}, feed-forward {}{}{}\n",
         config.position.entry().id,
         config
             .position
@@ -145,6 +145,12 @@ fn text(shown: &Shown, class: &str, anatomy: &Anatomy) -> String {
         config.moe.as_ref().map_or(String::new(), |moe| format!(
             ", {} experts, {} active per token",
             moe.n_expert, moe.top_k
+        )),
+        config.mixer.as_ref().map_or(String::new(), |mixer| format!(
+            ", {} in {} of {} layers",
+            mixer.entry().id,
+            shape.n_layer - config.attention_layers().count(),
+            shape.n_layer
         )),
     );
     table(&mut out, anatomy);
@@ -202,6 +208,11 @@ fn memory(out: &mut String, anatomy: &Anatomy) {
         n => format!("{n} sequences"),
     };
     let length = human::grouped(m.seq_len as u64);
+    // States are as large whatever the length is.
+    let kept = match m.kv_context > m.kv_per_token * m.seq_len as u64 {
+        true => "KV cache and states",
+        false => "KV cache",
+    };
     let lines = [
         ("weights, f32".to_string(), m.weights),
         ("weights, bf16 in files".to_string(), m.weights_bf16),
@@ -211,7 +222,7 @@ fn memory(out: &mut String, anatomy: &Anatomy) {
             format!("activations, {sequences} × {length} tokens"),
             m.activations,
         ),
-        (format!("KV cache in f32, {length} tokens"), m.kv_context),
+        (format!("{kept} in f32, {length} tokens"), m.kv_context),
     ];
     let wide = lines
         .iter()
