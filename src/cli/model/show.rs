@@ -6,7 +6,7 @@ use super::super::model_ref;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::hf;
-use crate::models::{ModelSource, Parts};
+use crate::models::{self, ModelSource, Parts};
 use crate::nn::ModelConfig;
 use crate::plan::anatomy::{Anatomy, Step, anatomy};
 use crate::plan::target;
@@ -45,6 +45,8 @@ struct Shown {
     place: String,
     /// Of transformers.
     class: Option<&'static str>,
+    /// What of its files is left out or not read.
+    notes: Vec<String>,
 }
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
@@ -89,6 +91,7 @@ fn look_up(args: &Args, cx: &Context) -> anyhow::Result<Shown> {
             class: hf::family_of(&spec.model).map(|family| family.class_of(&spec.model)),
             config: spec.model.clone(),
             place: args.target.clone(),
+            notes: Vec::new(),
         });
     }
     if !args.set.is_empty() {
@@ -110,6 +113,7 @@ fn of_model(config: ModelConfig, class: Option<&'static str>, place: &Path) -> S
             checkpointing: Default::default(),
         },
         config,
+        notes: models::notes(place),
         place: place.display().to_string(),
     }
 }
@@ -118,7 +122,11 @@ fn text(shown: &Shown, class: &str, anatomy: &Anatomy) -> String {
     let mut out = String::new();
     let config = &shown.config;
     let shape = config.shape(shown.vocab_size);
-    let _ = writeln!(out, "{}\n{class}\n", one_line(&shown.place));
+    let _ = writeln!(out, "{}\n{class}", one_line(&shown.place));
+    for note in &shown.notes {
+        let _ = writeln!(out, "{}", one_line(note));
+    }
+    let _ = writeln!(out);
     let _ = writeln!(
         out,
         "{}, width {}, {} of {} ({} key/value), feed-forward {}, context {}, vocabulary {}",

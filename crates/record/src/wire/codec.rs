@@ -270,6 +270,7 @@ mod tests {
             prompt_logprobs: true,
             end_token: true,
             json_schema: Some(serde_json::json!({"type": "object"})),
+            repeatable: true,
         };
         line("a".into(), wanted);
         let old = r#"{"v":1,"seq":4,"t":7,"event":{"type":"Token","command":1,"text":"x","logprob":-1.0}}"#;

@@ -4,7 +4,7 @@
 use super::option_tests::{VOCAB, compare, model, texts, with};
 use super::*;
 use crate::base::sampling::Sampling;
-use crate::nn::generate::{Continuing, PrefixCache, Step, WhenFull, generate, generate_on};
+use crate::nn::generate::{Continuing, Extras, PrefixCache, Step, WhenFull, generate, generate_on};
 use crate::nn::oracle;
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
@@ -159,12 +159,19 @@ fn a_conversation_reuses_the_prompt_before_and_equals_one_computed_afresh() {
                 when_full: WhenFull::Stop,
             };
             let mut reused = 0;
-            let on = generate_on(&mut model, &mut kept, &text, how, &mut |step| {
-                if let Step::Read { kept, .. } = step {
-                    reused = kept;
-                }
-                ControlFlow::Continue(())
-            });
+            let on = generate_on(
+                &mut model,
+                &mut kept,
+                &text,
+                how,
+                Extras::default(),
+                &mut |step| {
+                    if let Step::Read { kept, .. } = step {
+                        reused = kept;
+                    }
+                    ControlFlow::Continue(())
+                },
+            );
             let on = on.unwrap();
             let fresh = generate(&mut model, &text, how, &mut |_| ControlFlow::Continue(()));
             assert_eq!(on, fresh.unwrap(), "{name}, turn {turn}");
@@ -200,12 +207,19 @@ fn a_text_that_differs_within_the_prompt_is_computed_afresh() {
     };
     let mut read = |text: &[u32]| {
         let mut reused = 0;
-        let text = generate_on(&mut model, &mut kept, text, how, &mut |step| {
-            if let Step::Read { kept, .. } = step {
-                reused = kept;
-            }
-            ControlFlow::Continue(())
-        });
+        let text = generate_on(
+            &mut model,
+            &mut kept,
+            text,
+            how,
+            Extras::default(),
+            &mut |step| {
+                if let Step::Read { kept, .. } = step {
+                    reused = kept;
+                }
+                ControlFlow::Continue(())
+            },
+        );
         (reused, text.unwrap().tokens)
     };
     let text: Vec<u32> = (0..40).map(|i| i * 7 % 13).collect();
