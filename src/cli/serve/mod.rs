@@ -109,7 +109,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     runtime.block_on(async {
         let router = routes::router(server);
         tokio::select! {
-            () = listen::serve(listener, router) => Ok(()),
+            () = listen::serve(listener, router) => Ok::<(), anyhow::Error>(()),
             why = model.end() => {
                 // Those who wait get the reason, too.
                 tokio::time::sleep(LAST_REPLIES).await;
