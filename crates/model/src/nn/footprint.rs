@@ -12,6 +12,8 @@
 //! log-sum-exp; the activation function's input; statistics of the norms), minus the norm outputs if they are large, and minus the
 //! middle of the stream with a parallel residual; in bf16
 //! norm outputs, queries, keys, values, attention's output and the activation function's input take half (`fused/plan`, among).
+//! In a block with a mixer in place of attention, Q + A + n_head are the width of its projections, what goes to its projection out,
+//! and of a gated delta net each token's update and the states between segments (`kernels/gated_delta`).
 //! Without activation checkpointing all n_layer blocks are stored; with it ⌈n_layer / n⌉ − 1 boundaries of d_model and one
 //! segment of n blocks. In addition there are the first row of the residual stream, the last norm, and the few gradients that
 //! are alive at once. The exact number comes from the pass itself, because buffers are shared by size: it runs over a counting

@@ -114,12 +114,12 @@ pub enum Target {
     Query,
     Key,
     Value,
-    /// The gate of attention's output.
+    // The gate of attention's output. (Only plain comments: with a description of some, the schema lists no words.)
     AttentionGate,
     Output,
-    /// The projections of the input of a token mixer other than attention.
+    // The projections of the input of a token mixer other than attention.
     MixerIn,
-    /// Its projection out.
+    // Its projection out.
     MixerOut,
     Gate,
     Up,
