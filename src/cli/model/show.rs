@@ -155,11 +155,10 @@ fn text(shown: &Shown, class: &str, anatomy: &Anatomy) -> String {
             moe.n_expert, moe.top_k
         )),
         config.mixer.as_ref().map_or(String::new(), |mixer| format!(
-            ", {} in {} of the layers, attention in the others",
+            ", {} in {} of {} layers",
             mixer.entry().id,
-            (0..shape.n_layer)
-                .filter(|layer| config.mixer(*layer).is_some())
-                .count()
+            shape.n_layer - config.attention_layers().count(),
+            shape.n_layer
         )),
     );
     table(&mut out, anatomy);
@@ -217,6 +216,11 @@ fn memory(out: &mut String, anatomy: &Anatomy) {
         n => format!("{n} sequences"),
     };
     let length = human::grouped(m.seq_len as u64);
+    // States are as large whatever the length is.
+    let kept = match m.kv_context > m.kv_per_token * m.seq_len as u64 {
+        true => "KV cache and states",
+        false => "KV cache",
+    };
     let lines = [
         ("weights, f32".to_string(), m.weights),
         ("weights, bf16 in files".to_string(), m.weights_bf16),
@@ -226,7 +230,7 @@ fn memory(out: &mut String, anatomy: &Anatomy) {
             format!("activations, {sequences} × {length} tokens"),
             m.activations,
         ),
-        (format!("KV cache in f32, {length} tokens"), m.kv_context),
+        (format!("{kept} in f32, {length} tokens"), m.kv_context),
     ];
     let wide = lines
         .iter()

@@ -193,13 +193,12 @@ impl<'a> Segment<'a> {
             y: carver.take(SEGMENT * width),
             taps: carver.take(len * width),
         };
-        let mut at = 0;
-        for channel in part.columns(&source.net).into_iter().flatten() {
+        let channels = part.columns(&source.net).into_iter().flatten();
+        for (at, channel) in channels.enumerate() {
             let taps = &source.net.conv[channel * len..][..len];
             for (back, &tap) in taps.iter().rev().enumerate() {
                 segment.taps[back * width + at] = tap;
             }
-            at += 1;
         }
         segment
     }

@@ -253,7 +253,7 @@ unsafe fn add_scaled<V: Vector>(y: &mut [f32], x: &[f32], factor: f32) {
 }
 
 widest! {
-    /// From values `v` to updates `u`, outputs `o` and scratch `w`, (CHUNK, values) each; advances `state`.
+    /// From values `v` to updates, outputs and scratch (`to`, in this order), (CHUNK, values) each; advances `state`.
     pub fn forward(
         pairs,
         shape: Shape,
@@ -261,13 +261,10 @@ widest! {
         gates: &Gates,
         state: &mut [f32],
         v: &[f32],
-        u: &mut [f32],
-        o: &mut [f32],
-        w: &mut [f32],
+        to: [&mut [f32]; 3],
     ) = forward_with
 }
 
-#[allow(clippy::too_many_arguments, reason = "arrays of one loop")]
 #[inline(always)]
 unsafe fn forward_with<V: Vector>(
     shape: Shape,
@@ -275,9 +272,7 @@ unsafe fn forward_with<V: Vector>(
     gates: &Gates,
     state: &mut [f32],
     v: &[f32],
-    u: &mut [f32],
-    o: &mut [f32],
-    w: &mut [f32],
+    [u, o, w]: [&mut [f32]; 3],
 ) {
     let values = shape.values;
     // SAFETY: the caller guarantees the instructions.

@@ -253,9 +253,8 @@ impl<N: Number> Task<'_, N> {
         unsafe {
             if chunk.len() > FEW {
                 let keys = keys.keys();
-                chunk::forward(
-                    false, shape, keys, &gates, state, rows.v, rows.u, rows.o, rows.w,
-                );
+                let to = [&mut *rows.u, &mut *rows.o, &mut *rows.w];
+                chunk::forward(false, shape, keys, &gates, state, rows.v, to);
             } else {
                 for t in 0..chunk.len() {
                     let [q, k] = keys.token(t);

@@ -368,8 +368,12 @@ fn rollouts(request: &Request, ledger: &mut Ledger) {
     let how = match text == tokens * token {
         true => format!("{texts} completions × {tokens} tokens × {token} B of KV cache"),
         false => format!(
-            "{texts} completions of {tokens} tokens × {} of KV cache, of sliding windows no more than the window",
-            human::bytes(text)
+            "{texts} completions of {tokens} tokens × {} of {}",
+            human::bytes(text),
+            match request.arch.state_bytes() {
+                0 => "KV cache, of sliding windows no more than the window",
+                _ => "KV cache and states",
+            }
         ),
     };
     ledger.add(Part::Rollouts, (texts * text) as f64, how);

@@ -327,7 +327,9 @@ impl Adapter for Config {
             "targets: pattern with patterns: [q_proj, layers.0.*], or another word and no patterns",
         );
         let has_sizes = !self.rank_pattern.is_empty() || !self.alpha_pattern.is_empty();
-        let modules = match by_name || has_sizes {
+        let kinds = [Target::AttentionGate, Target::MixerIn, Target::MixerOut];
+        let is_rare = model.mixer.is_some() || self.custom.iter().any(|t| kinds.contains(t));
+        let modules = match by_name || has_sizes || is_rare {
             true => self.modules_of(model),
             false => Vec::new(),
         };
@@ -336,6 +338,12 @@ impl Adapter for Config {
             &["patterns"],
             "no linear layer of this model has a name like that",
             "llmtui model show MODEL lists the names; the end of one is enough, and * matches anything",
+        );
+        want(
+            by_name || !is_rare || !modules.is_empty(),
+            &["targets", "custom"],
+            "no block of this model has a layer of this kind",
+            "targets: all; llmtui model show MODEL lists the layers",
         );
         want(
             !self.modules_to_save.contains(&Whole::Head) || !model.ties_head(),
@@ -408,6 +416,43 @@ mod tests {
         assert!(minimal.faults(&llama()).is_empty());
         let whole = [Target::Query, Target::Key, Target::Value];
         assert!(lora(Targets::Custom, &whole).faults(&gpt2).is_empty());
+    }
+
+    #[test]
+    fn layers_that_no_block_has_are_rejected() {
+        let conv = || crate::nn::mixer::MixerConfig::ShortConv(Default::default());
+        let pure = ModelConfig {
+            mixer: Some(conv()),
+            ..llama()
+        };
+        let mixed = ModelConfig {
+            attention_every: Some(2),
+            ..pure.clone()
+        };
+        let mixers = [Target::MixerIn, Target::MixerOut];
+        for (lora, good, bad) in [
+            (lora(Targets::Minimal, &[]), &mixed, &pure),
+            (lora(Targets::AttentionOnly, &[]), &mixed, &pure),
+            (lora(Targets::Custom, &mixers), &pure, &llama()),
+            (
+                lora(Targets::Custom, &[Target::AttentionGate]),
+                &gated(),
+                &mixed,
+            ),
+        ] {
+            assert_eq!(lora.faults(good), []);
+            let faults = lora.faults(bad);
+            assert_eq!(faults[0].keys, ["targets", "custom"], "{faults:?}");
+            assert!(faults[0].what.contains("no block"));
+        }
+        assert_eq!(lora(Targets::All, &[]).modules_of(&pure).len(), 4 * 4);
+    }
+
+    fn gated() -> ModelConfig {
+        ModelConfig {
+            attention_gate: true,
+            ..llama()
+        }
     }
 
     #[test]
