@@ -68,7 +68,7 @@ impl Config {
     /// the three are one position.
     pub fn sections(&self, head_dim: usize) -> [usize; 3] {
         let half = self.width(head_dim) / 2;
-        [(half + 2) / 3, (half + 1) / 3, half / 3]
+        [2, 1, 0].map(|more| (half + more) / 3)
     }
 
     /// The same rotations in the form of other programs: NTK-aware scaling becomes another base, and YaRN's defaults are
