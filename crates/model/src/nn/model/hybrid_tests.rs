@@ -308,7 +308,7 @@ fn a_model_without_attention_has_no_parameters_of_it_and_names_those_of_transfor
             ("out_proj.weight".into(), vec![24, 128]),
         ]
     );
-    let gate = ("gate_proj.weight".to_string(), vec![24, 24]);
+    let gate = ("q_gate_proj.weight".to_string(), vec![24, 24]);
     assert!(shapes("model.layers.2.self_attn.").contains(&gate));
     assert!(shapes("model.layers.2.linear_attn.").is_empty());
 }
