@@ -326,6 +326,20 @@ fn frozen_parameters_and_thread_counts_change_nothing() {
     assert!(dwide == one.1.wide);
 }
 
+/// So many columns and sequences that their sums are distributed.
+#[test]
+fn sums_over_sequences_do_not_depend_on_the_number_of_threads() {
+    let case = case(sizes((16, 16), (32, 32), 4), 16, 2, false);
+    let inputs = case.inputs();
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        pool.unwrap().install(|| fused(&case, &inputs, true))
+    };
+    let one = run(1);
+    assert!(one.1.conv.iter().any(|x| *x != 0.0));
+    assert!(one == run(3));
+}
+
 #[test]
 fn bf16_storage_gives_rounded_f32_values() {
     let halves = |x: &[f32]| x.iter().map(|&x| bf16::from_f32(x)).collect::<Vec<_>>();
