@@ -172,11 +172,12 @@ mod tests {
         assert!(fault(&["*"]).contains("nothing to train"));
         assert!(fault(&["q_proj"]).contains("together"));
         assert!(fault(&["experts.0.*"]).contains("together"));
-        let delta = serde_json::from_value(json!({
+        let delta: ModelConfig = serde_json::from_value(json!({
             "n_layer": 2, "mixer": {"gated_delta_net": {}}, "attention_every": 2,
-        }));
+        }))
+        .unwrap();
         let names = ["in_proj_a".to_string()];
-        let (what, hint) = freeze_fault(&delta.unwrap(), &names).unwrap();
+        let (what, hint) = freeze_fault(&delta, &names).unwrap();
         assert!(
             what.contains("together") && what.contains("in_proj_qkv"),
             "{what}"
