@@ -1,36 +1,16 @@
 //! The gated short convolution of LFM2 (Liquid AI 2025, arXiv 2511.23404): c ∘ (conv(b ∘ x) + bias), with a causal depthwise
 //! convolution over the last few tokens of a document. The backward recomputes it: nothing is kept but the input.
 
-use super::causal_conv::{self, Ring, Taps, join_taps, later, product, reach, widened, with_taps};
+use super::causal_conv::{Ring, Taps, join_taps, later, product, reach, widened, with_taps};
 use super::matmul::Accumulation;
 use super::numbers::{Number, Values, ValuesMut};
 use super::positions::Positions;
 use super::reduce;
 use super::threads::{self, SharedSlice};
-use candle_core::{D, Result, Tensor};
 use std::cell::Cell;
 use std::ops::Range;
 
-/// `wide` (B, T, 3C), `weight` (C, k), `bias` (C) → (B, T, C); the columns of `wide` are b, then c, then x.
-///
-/// # Errors
-/// candle's own: shapes or dtypes that do not match.
-pub fn composite(
-    wide: &Tensor,
-    weight: &Tensor,
-    bias: Option<&Tensor>,
-    positions: Positions,
-) -> Result<Tensor> {
-    let channels = weight.dim(0)?;
-    let part = |at: usize| wide.narrow(D::Minus1, at * channels, channels);
-    let mut sum = causal_conv::composite(&(part(0)? * part(2)?)?, weight, positions)?;
-    if let Some(bias) = bias {
-        sum = sum.broadcast_add(bias)?;
-    }
-    part(1)? * sum
-}
-
-/// The parameters of the fused form.
+/// Its parameters.
 #[derive(Debug, Clone, Copy)]
 pub struct ShortConv<'a> {
     /// (C, k): the last of a channel's k multiplies the current token.

@@ -31,6 +31,14 @@ pub struct ParamGradients<'a> {
     pub into: Accumulation,
 }
 
+impl ParamGradients<'_> {
+    fn wants_any(&self) -> bool {
+        [&self.conv, &self.a_log, &self.dt_bias, &self.gain]
+            .iter()
+            .any(|gradient| gradient.is_some())
+    }
+}
+
 thread_local! {
     /// Gradients with respect to the parameters of each sequence. Moved out while in use: a waiting thread may be given other
     /// work.
@@ -99,17 +107,24 @@ fn backward_of<N: Number>(
     let (sizes, seq_len) = (source.net.sizes, source.positions.seq_len);
     let sequences = source.wide.len() / sizes.wide() / seq_len;
     let places = Places::of(sizes);
+    let has_params = params.wants_any();
+    let kept_sums = if has_params {
+        sequences * places.end
+    } else {
+        0
+    };
     let mut partial = PARTIAL.take();
-    if partial.len() < sequences * places.end {
-        partial.resize(sequences * places.end, 0.0);
+    if partial.len() < kept_sums {
+        partial.resize(kept_sums, 0.0);
     }
-    let sums = &mut partial[..sequences * places.end];
+    let sums = &mut partial[..kept_sums];
     let task = Task {
         source,
         kept,
         dout,
         dwide: SharedSlice::new(dwide),
         sums: SharedSlice::new(sums),
+        has_params,
         places,
     };
     let group = sizes.group();
@@ -125,10 +140,14 @@ fn backward_of<N: Number>(
             });
         },
     );
-    if sequences > 0 {
+    if kept_sums > 0 {
         let (total, rest) = sums.split_at_mut(places.end);
-        rest.chunks_exact(places.end)
-            .for_each(|part| add_part(total, part));
+        let rest = &*rest;
+        // Each column's sequences in order, on whichever thread.
+        threads::rows1(total, 1, sequences, |first, total| {
+            rest.chunks_exact(places.end)
+                .for_each(|part| add_part(total, &part[first..]));
+        });
         let (of_heads, gains) = total.split_at_mut(places.gain);
         let (gain, rest) = gains.split_at_mut(sizes.value_dim);
         rest.chunks_exact(sizes.value_dim)
@@ -159,7 +178,9 @@ struct Task<'a, N> {
     kept: Kept<'a>,
     dout: Values<'a>,
     dwide: SharedSlice<N>,
+    /// The gradients with respect to the parameters of each sequence; empty if none is wanted.
     sums: SharedSlice<f32>,
+    has_params: bool,
     places: Places,
 }
 
@@ -187,6 +208,9 @@ struct Scratch<'a> {
     /// (conv_len, width): of the segment, and of all later ones too.
     dtaps: &'a mut [f32],
     dtaps_sums: &'a mut [f32],
+    /// Of A_log, then of dt_bias, of each head; and of the gain: of all segments.
+    dheads: &'a mut [f32],
+    dgain: &'a mut [f32],
     /// One row.
     row: &'a mut [f32],
     other_row: &'a mut [f32],
@@ -194,7 +218,7 @@ struct Scratch<'a> {
 }
 
 impl<'a> Scratch<'a> {
-    fn lens(source: &Source, part: &Part) -> [usize; 16] {
+    fn lens(source: &Source, part: &Part) -> [usize; 18] {
         let sizes = source.net.sizes;
         let (shape, width) = (sizes.shape(), part.width(&source.net));
         let rows = CHUNK * shape.values;
@@ -215,6 +239,8 @@ impl<'a> Scratch<'a> {
             (SEGMENT + sizes.conv_len - 1) * width,
             taps,
             taps,
+            2 * part.value_heads.len(),
+            sizes.value_dim,
             row,
             row,
             chunk::scratch(shape),
@@ -246,6 +272,8 @@ impl<'a> Scratch<'a> {
             dsums,
             dtaps,
             dtaps_sums,
+            dheads,
+            dgain,
             row,
             other_row,
             of_chunk,
@@ -270,6 +298,8 @@ impl<'a> Scratch<'a> {
             dsums,
             dtaps,
             dtaps_sums,
+            dheads,
+            dgain,
             row,
             other_row,
             of_chunk,
@@ -282,20 +312,15 @@ impl<N: Number> Task<'_, N> {
         let sizes = self.source.net.sizes;
         let seq_len = self.source.positions.seq_len;
         let b = part.rows.start / seq_len;
-        for range in [
-            self.places.a_log + part.value_heads.start..self.places.a_log + part.value_heads.end,
-            self.places.dt_bias + part.value_heads.start
-                ..self.places.dt_bias + part.value_heads.end,
-            self.gain(part),
-        ] {
-            self.of_params(b, range).fill(0.0);
-        }
         with_scratch(Scratch::room(&self.source, part), |carver| {
             let mut scratch = Scratch::of(carver, &self.source, part);
             let segments = part.rows.clone().step_by(SEGMENT);
             for from in segments.rev() {
                 let rows = from..(from + SEGMENT).min(part.rows.end);
                 self.segment(part, rows, &mut scratch);
+            }
+            if !self.has_params {
+                return;
             }
             let width = part.width(&self.source.net);
             for (back, dtaps) in scratch.dtaps_sums.chunks_exact(width).enumerate() {
@@ -307,6 +332,14 @@ impl<N: Number> Task<'_, N> {
                     from += columns.len();
                 }
             }
+            let heads = part.value_heads.clone();
+            let places = [self.places.a_log, self.places.dt_bias];
+            for (place, sums) in places.iter().zip(scratch.dheads.chunks_exact(heads.len())) {
+                self.of_params(b, place + heads.start..place + heads.end)
+                    .copy_from_slice(sums);
+            }
+            self.of_params(b, self.gain(part))
+                .copy_from_slice(scratch.dgain);
         });
     }
 
@@ -386,7 +419,9 @@ impl<N: Number> Task<'_, N> {
                 store(self.dwide(row, columns), &dx[from..from + n]);
                 from += n;
             }
-            taps.add_gradient(&x, kept + i, source.reach(row), dsums.at(i), scratch.dtaps);
+            if self.has_params {
+                taps.add_gradient(&x, kept + i, source.reach(row), dsums.at(i), scratch.dtaps);
+            }
         }
         add_part(scratch.dtaps_sums, scratch.dtaps);
         // The first rows follow the earlier segment's.
@@ -434,10 +469,7 @@ impl<N: Number> Task<'_, N> {
     ) {
         let (source, net) = (&self.source, &self.source.net);
         let (sizes, shape, dv) = (net.sizes, net.sizes.shape(), net.sizes.value_dim);
-        let (b, head) = (
-            part.rows.start / source.positions.seq_len,
-            part.value_heads.start + at,
-        );
+        let head = part.value_heads.start + at;
         let gates = source.gates(head, rows.clone());
         let keys = scratch.keys[c].keys();
         let state = &scratch.states[c * shape.state()..][..shape.state()];
@@ -445,7 +477,6 @@ impl<N: Number> Task<'_, N> {
         // SAFETY: the dispatch picks only instructions that the machine has.
         unsafe { chunk::outputs(false, shape, keys, &gates, state, scratch.u, scratch.o) }
         scratch.doutputs[rows.len() * shape.values..].fill(0.0);
-        let dgain = self.of_params(b, self.gain(part));
         let z = sizes.channels() + head * dv;
         for (t, row) in rows.clone().enumerate() {
             let columns = t * shape.values..t * shape.values + dv;
@@ -454,7 +485,7 @@ impl<N: Number> Task<'_, N> {
             let from = row * sizes.values() + head * dv;
             let dout = crate::causal_conv::widened(self.dout, from..from + dv, scratch.other_row);
             let (o, to) = (&scratch.o[columns.clone()], &mut scratch.doutputs[columns]);
-            gated_norm_backward(to, o, dz, net.gain, net.eps, dout, dgain);
+            gated_norm_backward(to, o, dz, net.gain, net.eps, dout, scratch.dgain);
             store(self.dwide(row, z..z + dv), dz);
         }
         let mut grads = Gradients {
@@ -499,9 +530,8 @@ impl<N: Number> Task<'_, N> {
             let column = column + sizes.n_value_head;
             self.dwide(row, column..column + 1)[0] = N::narrow(da);
         }
-        for (place, sum) in [(self.places.a_log, da_log), (self.places.dt_bias, ddt_bias)] {
-            self.of_params(b, place + head..place + head + 1)[0] += sum;
-        }
+        scratch.dheads[at] += da_log;
+        scratch.dheads[part.value_heads.len() + at] += ddt_bias;
     }
 
     /// A chunk's kept updates, padded by zeros.

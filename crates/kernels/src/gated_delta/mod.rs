@@ -21,9 +21,6 @@ mod tests;
 pub use backward::{ParamGradients, backward};
 pub use forward::{State, forward, forward_after};
 
-use super::causal_conv;
-use super::positions::Positions;
-use candle_core::{D, Result, Tensor};
 use chunk::Shape;
 
 /// Tokens from one kept state to the next.
@@ -147,93 +144,4 @@ pub struct Keep<'a> {
 pub struct Kept<'a> {
     pub states: &'a [f32],
     pub updates: &'a [f32],
-}
-
-/// The parameters of the composite, shaped as in [`GatedDelta`].
-#[derive(Debug, Clone, Copy)]
-pub struct Params<'a> {
-    pub conv: &'a Tensor,
-    pub a_log: &'a Tensor,
-    pub dt_bias: &'a Tensor,
-    pub gain: &'a Tensor,
-    pub eps: f64,
-}
-
-/// `wide` (B, T, [`Sizes::wide`]) → (B, T, values), token by token.
-///
-/// # Errors
-/// candle's own: shapes or dtypes that do not match.
-pub fn composite(
-    sizes: Sizes,
-    params: Params,
-    wide: &Tensor,
-    positions: Positions,
-) -> Result<Tensor> {
-    let (batch_size, seq_len, _) = wide.dims3()?;
-    let (keys, values, heads) = (sizes.keys(), sizes.values(), sizes.n_value_head);
-    let (dk, dv) = (sizes.key_dim, sizes.value_dim);
-    let mixed = wide.narrow(D::Minus1, 0, sizes.channels())?;
-    let mixed = causal_conv::composite(&mixed, params.conv, positions)?;
-    let mixed = silu(&mixed)?;
-    let key_heads = |from: usize| {
-        let x = mixed.narrow(D::Minus1, from, keys)?;
-        let x = x.reshape((batch_size, seq_len, sizes.n_key_head, 1, dk))?;
-        let squares = x.sqr()?.sum_keepdim(D::Minus1)?;
-        let x = x.broadcast_div(&(squares + f64::from(LENGTH_EPS))?.sqrt()?)?;
-        x.broadcast_as((batch_size, seq_len, sizes.n_key_head, sizes.group(), dk))?
-            .reshape((batch_size, seq_len, heads, dk))
-    };
-    let (q, k) = ((key_heads(0)? / (dk as f64).sqrt())?, key_heads(keys)?);
-    let per_head = |x: Tensor| x.reshape((batch_size, seq_len, heads, dv));
-    let v = per_head(mixed.narrow(D::Minus1, 2 * keys, values)?)?;
-    let z = per_head(wide.narrow(D::Minus1, sizes.channels(), values)?)?;
-    let from = sizes.channels() + values;
-    let beta = sigmoid(&wide.narrow(D::Minus1, from, heads)?)?;
-    let a = wide.narrow(D::Minus1, from + heads, heads)?;
-    let rate = softplus(&a.broadcast_add(params.dt_bias)?)?;
-    let decay = rate.broadcast_mul(&params.a_log.exp()?)?.neg()?.exp()?;
-    let first = |t: usize| -> Result<Tensor> {
-        let goes_on = (0..batch_size).map(|b| match positions.first {
-            Some(first) => f64::from(first[b * seq_len + t] as usize != t),
-            None => 1.0,
-        });
-        Tensor::from_vec(
-            goes_on.collect::<Vec<f64>>(),
-            (batch_size, 1, 1, 1),
-            wide.device(),
-        )?
-        .to_dtype(wide.dtype())
-    };
-    let mut state = Tensor::zeros((batch_size, heads, dk, dv), wide.dtype(), wide.device())?;
-    let mut rows = Vec::with_capacity(seq_len);
-    for t in 0..seq_len {
-        let at = |x: &Tensor| x.narrow(1, t, 1)?.squeeze(1);
-        let scalar = |x: &Tensor| at(x)?.reshape((batch_size, heads, 1, 1));
-        state = state
-            .broadcast_mul(&first(t)?)?
-            .broadcast_mul(&scalar(&decay)?)?;
-        let column = |x: &Tensor| at(x)?.unsqueeze(3);
-        let (q, k) = (column(&q)?, column(&k)?);
-        let held = state.broadcast_mul(&k)?.sum_keepdim(2)?;
-        let update = (at(&v)?.unsqueeze(2)? - held)?.broadcast_mul(&scalar(&beta)?)?;
-        state = (state + k.broadcast_mul(&update)?)?;
-        rows.push(state.broadcast_mul(&q)?.sum(2)?);
-    }
-    let o = Tensor::stack(&rows, 1)?;
-    let scale = (o.sqr()?.mean_keepdim(D::Minus1)? + params.eps)?.sqrt()?;
-    let o = o.broadcast_div(&scale)?.broadcast_mul(params.gain)?;
-    (o * silu(&z)?)?.reshape((batch_size, seq_len, values))
-}
-
-fn sigmoid(x: &Tensor) -> Result<Tensor> {
-    (x.neg()?.exp()? + 1.0)?.recip()
-}
-
-fn silu(x: &Tensor) -> Result<Tensor> {
-    x * sigmoid(x)?
-}
-
-/// ln(1 + e^x) = max(x, 0) + ln(1 + e^−|x|).
-fn softplus(x: &Tensor) -> Result<Tensor> {
-    x.relu()? + (x.abs()?.neg()?.exp()? + 1.0)?.log()?
 }

@@ -1,9 +1,93 @@
 //! The fused forms against the composite in f64.
 
 use super::*;
+use crate::causal_conv;
 use crate::check::{assert_close, leaf, normal, oracle};
 use crate::matmul::Accumulation;
 use crate::numbers::{Values, bf16};
+use crate::positions::Positions;
+use candle_core::{D, Result, Tensor};
+
+/// The parameters of the composite, shaped as in [`GatedDelta`].
+#[derive(Debug, Clone, Copy)]
+struct Params<'a> {
+    conv: &'a Tensor,
+    a_log: &'a Tensor,
+    dt_bias: &'a Tensor,
+    gain: &'a Tensor,
+    eps: f64,
+}
+
+/// `wide` (B, T, [`Sizes::wide`]) → (B, T, values), token by token.
+fn composite(sizes: Sizes, params: Params, wide: &Tensor, positions: Positions) -> Result<Tensor> {
+    let (batch_size, seq_len, _) = wide.dims3()?;
+    let (keys, values, heads) = (sizes.keys(), sizes.values(), sizes.n_value_head);
+    let (dk, dv) = (sizes.key_dim, sizes.value_dim);
+    let mixed = wide.narrow(D::Minus1, 0, sizes.channels())?;
+    let mixed = causal_conv::composite(&mixed, params.conv, positions)?;
+    let mixed = silu(&mixed)?;
+    let key_heads = |from: usize| {
+        let x = mixed.narrow(D::Minus1, from, keys)?;
+        let x = x.reshape((batch_size, seq_len, sizes.n_key_head, 1, dk))?;
+        let squares = x.sqr()?.sum_keepdim(D::Minus1)?;
+        let x = x.broadcast_div(&(squares + f64::from(LENGTH_EPS))?.sqrt()?)?;
+        x.broadcast_as((batch_size, seq_len, sizes.n_key_head, sizes.group(), dk))?
+            .reshape((batch_size, seq_len, heads, dk))
+    };
+    let (q, k) = ((key_heads(0)? / (dk as f64).sqrt())?, key_heads(keys)?);
+    let per_head = |x: Tensor| x.reshape((batch_size, seq_len, heads, dv));
+    let v = per_head(mixed.narrow(D::Minus1, 2 * keys, values)?)?;
+    let z = per_head(wide.narrow(D::Minus1, sizes.channels(), values)?)?;
+    let from = sizes.channels() + values;
+    let beta = sigmoid(&wide.narrow(D::Minus1, from, heads)?)?;
+    let a = wide.narrow(D::Minus1, from + heads, heads)?;
+    let rate = softplus(&a.broadcast_add(params.dt_bias)?)?;
+    let decay = rate.broadcast_mul(&params.a_log.exp()?)?.neg()?.exp()?;
+    let first = |t: usize| -> Result<Tensor> {
+        let goes_on = (0..batch_size).map(|b| match positions.first {
+            Some(first) => f64::from(first[b * seq_len + t] as usize != t),
+            None => 1.0,
+        });
+        Tensor::from_vec(
+            goes_on.collect::<Vec<f64>>(),
+            (batch_size, 1, 1, 1),
+            wide.device(),
+        )?
+        .to_dtype(wide.dtype())
+    };
+    let mut state = Tensor::zeros((batch_size, heads, dk, dv), wide.dtype(), wide.device())?;
+    let mut rows = Vec::with_capacity(seq_len);
+    for t in 0..seq_len {
+        let at = |x: &Tensor| x.narrow(1, t, 1)?.squeeze(1);
+        let scalar = |x: &Tensor| at(x)?.reshape((batch_size, heads, 1, 1));
+        state = state
+            .broadcast_mul(&first(t)?)?
+            .broadcast_mul(&scalar(&decay)?)?;
+        let column = |x: &Tensor| at(x)?.unsqueeze(3);
+        let (q, k) = (column(&q)?, column(&k)?);
+        let held = state.broadcast_mul(&k)?.sum_keepdim(2)?;
+        let update = (at(&v)?.unsqueeze(2)? - held)?.broadcast_mul(&scalar(&beta)?)?;
+        state = (state + k.broadcast_mul(&update)?)?;
+        rows.push(state.broadcast_mul(&q)?.sum(2)?);
+    }
+    let o = Tensor::stack(&rows, 1)?;
+    let scale = (o.sqr()?.mean_keepdim(D::Minus1)? + params.eps)?.sqrt()?;
+    let o = o.broadcast_div(&scale)?.broadcast_mul(params.gain)?;
+    (o * silu(&z)?)?.reshape((batch_size, seq_len, values))
+}
+
+fn sigmoid(x: &Tensor) -> Result<Tensor> {
+    (x.neg()?.exp()? + 1.0)?.recip()
+}
+
+fn silu(x: &Tensor) -> Result<Tensor> {
+    x * sigmoid(x)?
+}
+
+/// ln(1 + e^x) = max(x, 0) + ln(1 + e^−|x|).
+fn softplus(x: &Tensor) -> Result<Tensor> {
+    x.relu()? + (x.abs()?.neg()?.exp()? + 1.0)?.log()?
+}
 
 struct Case {
     sizes: Sizes,
@@ -324,6 +408,20 @@ fn frozen_parameters_and_thread_counts_change_nothing() {
         frozen,
     );
     assert!(dwide == one.1.wide);
+}
+
+/// So many columns and sequences that their sums are distributed.
+#[test]
+fn sums_over_sequences_do_not_depend_on_the_number_of_threads() {
+    let case = case(sizes((16, 16), (32, 32), 4), 16, 2, false);
+    let inputs = case.inputs();
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        pool.unwrap().install(|| fused(&case, &inputs, true))
+    };
+    let one = run(1);
+    assert!(one.1.conv.iter().any(|x| *x != 0.0));
+    assert!(one == run(3));
 }
 
 #[test]

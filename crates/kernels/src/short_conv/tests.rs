@@ -1,8 +1,26 @@
 //! The fused forms against the composite in f64.
 
 use super::*;
+use crate::causal_conv;
 use crate::check::{assert_close, leaf, normal, oracle};
 use crate::numbers::bf16;
+use candle_core::{D, Result, Tensor};
+
+/// `wide` (B, T, 3C), `weight` (C, k), `bias` (C) → (B, T, C); the columns of `wide` are b, then c, then x.
+fn composite(
+    wide: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    positions: Positions,
+) -> Result<Tensor> {
+    let channels = weight.dim(0)?;
+    let part = |at: usize| wide.narrow(D::Minus1, at * channels, channels);
+    let mut sum = causal_conv::composite(&(part(0)? * part(2)?)?, weight, positions)?;
+    if let Some(bias) = bias {
+        sum = sum.broadcast_add(bias)?;
+    }
+    part(1)? * sum
+}
 
 /// Documents in two rows of seven: one that ends with its row, some shorter than the convolution.
 const FIRST: [u32; 14] = [0, 0, 2, 2, 2, 2, 6, 0, 1, 2, 2, 2, 2, 2];

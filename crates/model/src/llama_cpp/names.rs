@@ -183,9 +183,9 @@ pub(super) fn place(
     if is_rotated && architecture.rotated() == Rotated::Neighbours {
         place.rows = Rows::Pairs(shape.head_dim);
     }
-    let with_gates = matches!(part, "self_attn.q_proj" | "self_attn.gate_proj");
+    let with_gates = matches!(part, "self_attn.q_proj" | "self_attn.q_gate_proj");
     if with_gates && config.attention_gate {
-        let (head, second) = (shape.head_dim, part == "self_attn.gate_proj");
+        let (head, second) = (shape.head_dim, part == "self_attn.q_gate_proj");
         (place.rows, place.total) = (Rows::Turns { head, second }, 2 * q);
     }
     if let Some(MixerConfig::GatedDeltaNet(net)) = &config.mixer {
@@ -252,7 +252,7 @@ fn block_name(part: &str, placement: NormPlacement) -> Option<&'static str> {
         "post_attention_layernorm" | "pre_feedforward_layernorm" | "ln_2" => "ffn_norm",
         "post_feedforward_layernorm" => "post_ffw_norm",
         "attn.c_attn" => "attn_qkv",
-        "self_attn.q_proj" | "self_attn.gate_proj" => "attn_q",
+        "self_attn.q_proj" | "self_attn.q_gate_proj" => "attn_q",
         "self_attn.k_proj" => "attn_k",
         "self_attn.v_proj" => "attn_v",
         "self_attn.q_norm" => "attn_q_norm",

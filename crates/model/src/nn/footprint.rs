@@ -1,15 +1,21 @@
 //! Memory of a pass besides weights, gradients and moments, predicted to the byte for the planner; the tests below compare it
 //! with real steps.
 //!
-//! With R = batch_size · seq_len rows, Q = (n_head + 2 n_kv_head) · head_dim, A = n_head · head_dim, F = d_ff and W = F, or 2 F
-//! for a gated block, a block whose activations are stored has per row
+//! With R = batch_size · seq_len rows, Q = (n_head + 2 n_kv_head) · head_dim, A = n_head · head_dim, K and V the widths of a
+//! delta net's keys and values, F = d_ff and W = F, or 2 F for a gated feed-forward block, a block whose activations are stored
+//! has per row
 //!
 //! ```text
-//! 4 d_model + Q + A + W + n_head + 4      values of f32
+//! 4 d_model + W + 4                       values of f32, and
+//!   Q + A + n_head                        of attention,
+//!   Q + 3 A + n_head                      of attention with a gate,
+//!   4 d_model                             of a short convolution, or
+//!   2 K + 4 V + 2 n_value_head            of a gated delta net, with the states of its heads every 64 tokens
 //! ```
 //!
-//! (norm outputs, the middle and the end of the residual stream; queries, keys and values; attention's output and
-//! log-sum-exp; the activation function's input; statistics of the norms), minus the norm outputs if they are large, and minus the
+//! (norm outputs, the middle and the end of the residual stream; the activation function's input; statistics of the norms. Of
+//! attention queries, keys and values, its output and log-sum-exp, the gate and what it leaves; of a mixer the projections of its
+//! input and its output, of a delta net each token's update as well), minus the norm outputs if they are large, and minus the
 //! middle of the stream with a parallel residual; in bf16
 //! norm outputs, queries, keys, values, attention's output and the activation function's input take half (`fused/plan`, among).
 //! In a block with a mixer in place of attention, Q + A + n_head are the width of its projections, what goes to its projection out,
@@ -65,7 +71,8 @@ impl Subject<'_> {
     }
 }
 
-/// Bytes of keys and values, and of states, of texts that are decoded together, each with space for `tokens`.
+/// Bytes of keys and values, and of states, of texts that are decoded together, each with space for `tokens`. Chat's copies of
+/// the states of its one text, up to three, come on top.
 pub fn cache(of: Subject, (texts, tokens): (usize, usize)) -> u64 {
     let (shape, storage) = (of.shape, of.kv_storage());
     let blocks = BlockShape::of(of.config)
@@ -123,7 +130,7 @@ mod tests {
     use super::*;
     use crate::nn::adapter::{Lora, Targets};
     use crate::nn::freeze::is_frozen;
-    use crate::nn::mixer::MixerConfig;
+    use crate::nn::mixer::{GatedDeltaNetConfig, MixerConfig};
     use crate::nn::mlp::MlpConfig;
     use crate::nn::position::PositionConfig;
     use crate::nn::{AdapterConfig, Model, ParamInfo, TokenBatch};
@@ -173,6 +180,33 @@ mod tests {
             parallel_residual: true,
             position: PositionConfig::Rope(Default::default()),
             ..gpt2(n_layer)
+        }
+    }
+
+    /// Every second block has attention.
+    fn hybrid(n_layer: usize, mixer: MixerConfig) -> ModelConfig {
+        ModelConfig {
+            mixer: Some(mixer),
+            attention_every: Some(2),
+            ..llama(n_layer)
+        }
+    }
+
+    fn short_conv(n_layer: usize) -> ModelConfig {
+        hybrid(n_layer, MixerConfig::ShortConv(Default::default()))
+    }
+
+    fn gated_delta(n_layer: usize) -> ModelConfig {
+        let net = GatedDeltaNetConfig {
+            n_key_head: 2,
+            n_value_head: 4,
+            key_dim: 5,
+            value_dim: 3,
+            conv_len: 3,
+        };
+        ModelConfig {
+            attention_gate: true,
+            ..hybrid(n_layer, MixerConfig::GatedDeltaNet(net))
         }
     }
 
@@ -294,6 +328,42 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_predicted_bytes_are_exact_with_mixers_and_their_adapters() {
+        for config in [short_conv(2), short_conv(3), gated_delta(2), gated_delta(3)] {
+            for adapter in adapters() {
+                check(&config, TrainableSet::with(adapter.as_ref()));
+            }
+        }
+    }
+
+    /// Two blocks more, which differ in their mixing alone.
+    #[test]
+    fn blocks_of_each_kind_keep_what_the_formula_says() {
+        let pair = |config: &dyn Fn(usize) -> ModelConfig| {
+            let bytes = |n_layer| {
+                let config = config(n_layer);
+                let shape = config.shape(VOCAB);
+                let of = subject(&config, &shape, TrainableSet::default());
+                training(of, (2, 6), ActivationCheckpointing::None {}).activations
+            };
+            bytes(14) - bytes(12)
+        };
+        let gated = |n_layer| ModelConfig {
+            attention_gate: true,
+            ..llama(n_layer)
+        };
+        // 12 rows. Four heads of four features, with two of keys and values: Q + A + n_head.
+        let (row, attention) = (12 * 4, 32 + 16 + 4);
+        let same = pair(&llama) - 2 * row * attention;
+        assert_eq!(pair(&short_conv) - same, row * (attention + 4 * 16));
+        let with_gate = attention + 2 * 16;
+        assert_eq!(pair(&gated) - same, 2 * row * with_gate);
+        // Widths of 10 and 12. Each text has one state of four heads, whose sides are whole lines of 16.
+        let (net, states) = (2 * 10 + 4 * 12 + 2 * 4, 4 * 2 * 4 * 16 * 16);
+        assert_eq!(pair(&gated_delta) - same, row * (with_gate + net) + states);
     }
 
     #[test]

@@ -83,7 +83,7 @@ pub fn freeze_fault(config: &ModelConfig, names: &[String]) -> Option<(String, S
         mixed.truncate(4);
         (
             format!("these train together or not at all: {}", mixed.join(", ")),
-            "name all of them: q, k and v of a block, gate and up, all experts of a block".into(),
+            "name all of them: q, k and v of a block, gate and up, all in_proj of a mixer, all experts of a block".into(),
         )
     })
 }
@@ -172,5 +172,16 @@ mod tests {
         assert!(fault(&["*"]).contains("nothing to train"));
         assert!(fault(&["q_proj"]).contains("together"));
         assert!(fault(&["experts.0.*"]).contains("together"));
+        let delta: ModelConfig = serde_json::from_value(json!({
+            "n_layer": 2, "mixer": {"gated_delta_net": {}}, "attention_every": 2,
+        }))
+        .unwrap();
+        let names = ["in_proj_a".to_string()];
+        let (what, hint) = freeze_fault(&delta, &names).unwrap();
+        assert!(
+            what.contains("together") && what.contains("in_proj_qkv"),
+            "{what}"
+        );
+        assert!(hint.contains("in_proj of a mixer"), "{hint}");
     }
 }

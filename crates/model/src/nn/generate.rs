@@ -20,6 +20,9 @@ use std::ops::ControlFlow;
 mod prompt;
 mod reads;
 
+/// Tokens before a prompt's end: more than a chat template adds behind the last message.
+const PROMPT_END: usize = 64;
+
 /// One new token.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GeneratedToken {
@@ -396,7 +399,8 @@ impl<'a> Text<'a> {
     }
 
     /// Prefills all but the last token, and keeps the states there, if the model has any: another text with this prompt, or the
-    /// same once more, goes on from there.
+    /// same once more, goes on from there. Shortly before they are kept as well, for texts in which the prompt's end is another:
+    /// the next turn where a chat template marks only the newest answer, or a question that is asked in other words.
     fn read_ahead(
         &mut self,
         decoding: &mut Decoding,
@@ -406,9 +410,16 @@ impl<'a> Text<'a> {
             return Ok(());
         }
         let last = self.window.len() - 1;
-        let piece = &self.window[self.read..last];
-        if !piece.is_empty() {
+        for end in [last.saturating_sub(PROMPT_END), last] {
+            if end < self.read {
+                continue;
+            }
             let (mut read, mut logits) = (self.read, Vec::new());
+            let piece = &self.window[self.read..end];
+            if piece.is_empty() {
+                decoding.take_snapshot(0);
+                continue;
+            }
             let done = decoding.read_batch(&[(0, piece)], &mut logits, &mut |_, more| {
                 read += more;
                 on_read(read)
@@ -417,9 +428,9 @@ impl<'a> Text<'a> {
                 self.finish = Some(Finish::Stopped);
                 return Ok(());
             }
+            self.read = end;
+            decoding.take_snapshot(0);
         }
-        self.read = last;
-        decoding.take_snapshot(0);
         Ok(())
     }
 

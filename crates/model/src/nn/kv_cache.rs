@@ -15,6 +15,9 @@ pub(crate) use state::{State, StateShape};
 /// beyond its window.
 pub(crate) const CHUNK: usize = 512;
 
+/// Copies of the states of a text that are kept at once: of the previous prompt, of the newest shortly before its end and at its end.
+const SNAPSHOTS: usize = 3;
+
 /// What a model's caches have in common.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KvShape<'a> {
@@ -167,8 +170,8 @@ pub(crate) struct KvCache {
     blocks: Vec<BlockCache>,
     pub(super) len: usize,
     storage: Storage,
-    /// Where the text can be truncated to if blocks have states.
-    snapshot: Option<Snapshot>,
+    /// Where the text can be truncated to if blocks have states, shortest first; at most [`SNAPSHOTS`].
+    snapshots: Vec<Snapshot>,
 }
 
 impl KvCache {
@@ -179,7 +182,7 @@ impl KvCache {
             blocks: shape.blocks.iter().map(block).collect(),
             len: 0,
             storage: shape.storage,
-            snapshot: None,
+            snapshots: Vec::new(),
         }
     }
 
@@ -223,24 +226,34 @@ impl KvCache {
         self.states().next().is_some()
     }
 
-    /// Keeps a copy of the states, so that the text can be truncated to its present length.
+    /// Keeps a copy of the states, so that the text can be truncated to its present length; in place of the oldest if there are
+    /// [`SNAPSHOTS`].
     pub fn take_snapshot(&mut self) {
-        self.snapshot = self
-            .has_states()
-            .then(|| Snapshot::of(self.len, self.states()));
+        let newest = self.snapshots.last();
+        if self.len == 0
+            || !self.has_states()
+            || newest.is_some_and(|newest| newest.len == self.len)
+        {
+            return;
+        }
+        if self.snapshots.len() == SNAPSHOTS {
+            self.snapshots.remove(0);
+        }
+        let snapshot = Snapshot::of(self.len, self.states());
+        self.snapshots.push(snapshot);
     }
 
-    /// Truncates to the first `len` tokens. To fewer if blocks have states: where they were copied. To none if that is later,
-    /// or if a sliding window has dropped tokens that are visible from there.
+    /// Truncates to the first `len` tokens. To fewer if blocks have states: where they were last copied before that. To none if
+    /// they were not, or if a sliding window has dropped tokens that are visible from there.
     fn truncate(&mut self, len: usize) {
         let mut len = len.min(self.len);
         if len < self.len && self.has_states() {
-            let snapshot = self.snapshot.take().filter(|snapshot| snapshot.len <= len);
-            len = snapshot.as_ref().map_or(0, |snapshot| snapshot.len);
-            if let Some(snapshot) = &snapshot {
+            self.snapshots.retain(|snapshot| snapshot.len <= len);
+            let newest = self.snapshots.last();
+            len = newest.map_or(0, |snapshot| snapshot.len);
+            if let Some(snapshot) = newest {
                 snapshot.restore(self.blocks.iter_mut().filter_map(BlockCache::state_mut));
             }
-            self.snapshot = snapshot;
         }
         let mut layers = self.blocks.iter().filter_map(BlockCache::attention);
         match len > 0 && layers.all(|layer| layer.reaches_back_to(len)) {
@@ -266,7 +279,7 @@ impl KvCache {
     /// Copies another cache of the same capacity and dtype.
     pub(super) fn copy(&mut self, other: &KvCache, heads: Heads) {
         self.len = other.len;
-        self.snapshot = None;
+        self.snapshots.clear();
         for blocks in self.blocks.iter_mut().zip(&other.blocks) {
             match blocks {
                 (BlockCache::Attention(to), BlockCache::Attention(from)) => {
@@ -278,19 +291,19 @@ impl KvCache {
         }
     }
 
-    /// Bytes of keys and values, and of states.
+    /// Bytes of keys and values, and of states and their copies.
     pub fn bytes(&self) -> usize {
         let bytes = |block: &BlockCache| match block {
             BlockCache::Attention(layer) => layer.keys.bytes() + layer.values.bytes(),
             BlockCache::State(state) => state.bytes(),
         };
-        let snapshot = self.snapshot.as_ref().map_or(0, Snapshot::bytes);
-        self.blocks.iter().map(bytes).sum::<usize>() + snapshot
+        let snapshots = self.snapshots.iter().map(Snapshot::bytes).sum::<usize>();
+        self.blocks.iter().map(bytes).sum::<usize>() + snapshots
     }
 
     pub(super) fn clear(&mut self) {
         self.len = 0;
-        self.snapshot = None;
+        self.snapshots.clear();
         for block in &mut self.blocks {
             match block {
                 BlockCache::Attention(layer) => layer.dropped = 0,
@@ -521,6 +534,62 @@ mod tests {
         let longer = copied(&grown.append(0, heads, row), 1, heads);
         for (longer, kept) in longer.iter().zip(&kept) {
             assert_eq!((longer.len(), &longer[..9]), (10, &kept[..]));
+        }
+    }
+
+    /// A state that says how many tokens it has seen; snapshots after 10, 20, 30 and 40 of them.
+    #[test]
+    fn a_text_with_states_goes_back_to_the_newest_snapshot_of_what_it_shares() {
+        let heads = Heads {
+            n_head: 1,
+            n_kv_head: 1,
+            head_dim: 4,
+        };
+        let state = StateShape { conv: 2, memory: 3 };
+        let blocks = [BlockShape::State(state), BlockShape::Attention(None)];
+        let shape = KvShape {
+            heads,
+            blocks: &blocks,
+            storage: Storage::F32,
+        };
+        let text: Vec<u32> = (0..45).collect();
+        let seen = |cache: &mut KvCache| cache.state(0).memory.to_vec();
+        for (shared, goes_back_to) in [
+            (45_usize, 44_usize),
+            (44, 44),
+            (43, 40),
+            (40, 40),
+            (39, 30),
+            (20, 20),
+            (19, 0),
+        ] {
+            let mut prefix = PrefixCache::default();
+            let mut cache = prefix.reuse(&text, 64, shape);
+            let empty = cache.bytes();
+            for len in [10, 20, 20, 30, 40, 44] {
+                cache.state(0).memory.fill(len as f32);
+                cache.len = len;
+                if len != 44 {
+                    cache.take_snapshot();
+                }
+            }
+            // That of 10 tokens made place; 20 have one.
+            assert_eq!(cache.bytes(), empty + SNAPSHOTS * state.bytes());
+            let mut cache = cache.grown(shape, 128);
+            assert_eq!(seen(&mut cache), [44.0; 3]);
+            let mut copy = KvCache::new(shape, 128);
+            copy.copy(&cache, heads);
+            assert_eq!(copy.bytes() + SNAPSHOTS * state.bytes(), cache.bytes());
+            prefix.remember(Some(cache), &text);
+            let mut other = text[..shared].to_vec();
+            other.extend([99, 99]);
+            let mut again = prefix.reuse(&other, 128, shape);
+            assert_eq!(again.len, goes_back_to, "{shared} shared");
+            assert_eq!(seen(&mut again), [goes_back_to as f32; 3]);
+            let kept = [20_usize, 30, 40]
+                .iter()
+                .filter(|len| **len <= goes_back_to);
+            assert_eq!(again.snapshots.len(), kept.count());
         }
     }
 

@@ -263,11 +263,19 @@ impl<'a> Sampler<'a> {
         self.adjusted.iter_mut().for_each(|logit| *logit /= scale);
     }
 
-    /// Makes every token a candidate, with the given logits or else the adjusted ones.
+    /// Makes every token that is not forbidden a candidate, with the given logits or else the adjusted ones.
     fn reset_candidates(&mut self, logits: Option<&[f32]>) {
         let logits = logits.unwrap_or(&self.adjusted);
+        let all = (0..).zip(logits.iter().copied());
         self.candidates.clear();
-        self.candidates.extend((0..).zip(logits.iter().copied()));
+        if self.constraint.is_some() {
+            let allowed = all.clone().filter(|&(_, logit)| logit > FORBIDDEN);
+            self.candidates.extend(allowed);
+        }
+        // All, too, if the model's own logits are as low as that.
+        if self.candidates.is_empty() {
+            self.candidates.extend(all);
+        }
     }
 
     fn apply_top_k(&mut self) {

@@ -4,7 +4,7 @@
 use super::ledger::{Ledger, Part};
 use super::request::{Answers, Checkpointing, Preflight, ReferencePlan, Request};
 use super::scheme::Precision;
-use crate::base::human::{grouped, short};
+use crate::base::human::{self, grouped, short};
 use crate::data::ANSWER_PLACES;
 use crate::nn::footprint::{self, ComputeDtype, Footprint, Subject};
 use crate::nn::{AdapterConfig, HeadKind, ModelConfig, TrainableSet, storage_name};
@@ -252,9 +252,15 @@ fn rollouts(request: &Request, ledger: &mut Ledger) {
     let of = subject(request, config, adapter.as_ref());
     let cache = footprint::cache(of, (texts, tokens));
     let pass = footprint::decoding(of, (texts, tokens));
+    let states = config.state_bytes();
+    let keys_and_values = cache - (texts * states) as u64;
+    let states = match states {
+        0 => String::new(),
+        states => format!(", {} of states each", human::bytes(states as u64)),
+    };
     let how = format!(
-        "{texts} completions × {tokens} tokens × {} B of KV cache, {}, next-token logits, and a prefill pass",
-        grouped(cache / (texts * tokens).max(1) as u64),
+        "{texts} completions × {tokens} tokens × {} B of KV cache, {}{states}, next-token logits, and a prefill pass",
+        grouped(keys_and_values / (texts * tokens).max(1) as u64),
         storage_name(of.kv_storage())
     );
     ledger.add(Part::Rollouts, (cache + pass) as f64, how);

@@ -367,14 +367,20 @@ fn rollouts(request: &Request, ledger: &mut Ledger) {
     let text = writing::kv_bytes(request, tokens, width);
     let how = match text == tokens * token {
         true => format!("{texts} completions × {tokens} tokens × {token} B of KV cache"),
-        false => format!(
-            "{texts} completions of {tokens} tokens × {} of {}",
-            human::bytes(text),
-            match request.arch.state_bytes() {
-                0 => "KV cache, of sliding windows no more than the window",
-                _ => "KV cache and states",
-            }
-        ),
+        false => {
+            let windows = match request.arch.config().sliding_window {
+                Some(_) => ", of sliding windows no more than the window",
+                None => "",
+            };
+            let states = match request.arch.state_bytes() {
+                0 => String::new(),
+                states => format!(", with {} of states", human::bytes(states)),
+            };
+            format!(
+                "{texts} completions of {tokens} tokens × {} of KV cache{windows}{states}",
+                human::bytes(text)
+            )
+        }
     };
     ledger.add(Part::Rollouts, (texts * text) as f64, how);
 }

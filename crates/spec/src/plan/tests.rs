@@ -289,6 +289,29 @@ fn ppo_takes_36_to_40_bytes_and_grpo_keeps_keys_and_values() {
 }
 
 #[test]
+fn rollouts_name_windows_and_states_only_where_there_are_some() {
+    let how = |name: &str| {
+        let mut request = reference(name);
+        (request.method, request.rollouts) = (request::Method::Grpo, 8);
+        request.seq_len = 8192;
+        let memory = plan(&request).memory;
+        let part = memory.parts().iter().find(|c| c.part == Part::Rollouts);
+        part.unwrap().how.clone()
+    };
+    for (name, window, states) in [
+        ("llama-3.1-8b", false, false),
+        ("starcoder2-3b", true, false),
+        ("lfm2-1.2b", false, true),
+    ] {
+        let how = how(name);
+        assert_eq!(how.contains("sliding windows"), window, "{how}");
+        assert_eq!(how.contains("of states"), states, "{how}");
+    }
+    // Two tokens of 2048 channels in f32 of each of ten convolutions.
+    assert!(how("lfm2-1.2b").contains("with 160 KiB of states"));
+}
+
+#[test]
 fn dpo_sees_two_sequences_and_its_reference_is_free_under_lora() {
     let mut request = reference("llama-3.1-8b");
     request.logits = Logits::Whole;

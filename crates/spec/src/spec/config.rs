@@ -122,8 +122,8 @@ pub struct TrainConfig {
     /// enough tables are unchanged. Default: such a model is refused.
     pub resize_vocab: bool,
     /// Parameters that do not train: `embeddings`, `positions`, `attention`, `mixer`, `mlp`, `experts`, `router`, `norms`, `head`, or patterns of
-    /// module names (`layers.0.*`; `*` for anything). Q, k and v of a block, gate and up, and all experts of a block go together.
-    /// They have no gradients and no moments. Default: none, and adapters freeze all.
+    /// module names (`layers.0.*`; `*` for anything). Q, k and v of a block, gate and up, all `in_proj` of a mixer, and all
+    /// experts of a block go together. They have no gradients and no moments. Default: none, and adapters freeze all.
     pub freeze: Vec<String>,
     /// Move the reference model towards the policy as training goes on (TR-DPO, arXiv 2404.09656), for methods that compare with a copy
     /// of the start weights. Checkpoints hold it.

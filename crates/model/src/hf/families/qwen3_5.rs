@@ -118,7 +118,7 @@ impl Family for Qwen35 {
         for tensor in one_by_one(infos) {
             let queries = tensor
                 .name
-                .replace(".self_attn.gate_proj.", ".self_attn.q_proj.");
+                .replace(".self_attn.q_gate_proj.", ".self_attn.q_proj.");
             let is_gate = queries != tensor.name;
             let found = tensors.iter_mut().rfind(|t| is_gate && t.name == queries);
             match found {

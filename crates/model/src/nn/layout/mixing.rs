@@ -54,7 +54,7 @@ impl Builder<'_> {
             .map(|(name, part, rows)| (name, Role::Attention(part), rows))
             .collect();
         let qk_names = [at("q_norm"), at("k_norm")];
-        let gate = [(at("gate_proj"), Role::Attention(Gate), q)];
+        let gate = [(at("q_gate_proj"), Role::Attention(Gate), q)];
         let out = [(out, Role::Attention(Output), d)];
         let biases = self.config.attention_biases();
         let has_qkv_bias = matches!(biases, AttentionBias::Qkv | AttentionBias::All);

@@ -195,7 +195,7 @@ fn a_conversation_reuses_the_prompt_before_and_equals_one_computed_afresh() {
     }
 }
 
-/// Before the prompt of the last answer there is no state to go back to.
+/// Before the first snapshot there is no state to go back to.
 #[test]
 fn a_text_that_differs_within_the_prompt_is_computed_afresh() {
     let mut model = long(json!({"mixer": {"short_conv": {}}, "attention_every": 2}));
@@ -232,6 +232,57 @@ fn a_text_that_differs_within_the_prompt_is_computed_afresh() {
     assert_eq!(again, tokens);
     assert_eq!(read(&text[..20]).0, 0);
     assert_eq!(read(&text).1, tokens);
+}
+
+/// A template's marks behind the last message, which the next turn does not repeat, or a question in other words: the states shortly
+/// before the prompt's end are there, and those of the prompt before.
+#[test]
+fn a_prompt_with_another_end_reuses_all_but_its_last_tokens() {
+    let says = || json!({"mixer": {"gated_delta_net": {}}, "attention_every": 2});
+    let (mut model, mut other) = (long(says()), long(says()));
+    let (mut kept, sampling) = (PrefixCache::default(), greedy(4));
+    let how = Continuing {
+        sampling: &sampling,
+        ends: &[],
+        when_full: WhenFull::Stop,
+    };
+    let text: Vec<u32> = (0..300).map(|i| i * i % 11).collect();
+    let changed = |from: &[u32], shared: usize, len: usize| -> Vec<u32> {
+        let new = (shared..len).map(|at| (from.get(at).copied().unwrap_or(0) + 1) % 11);
+        from[..shared].iter().copied().chain(new).collect()
+    };
+    let marks = changed(&text, 290, 400);
+    let question = changed(&marks, 340, 420);
+    let long_question = changed(&question, 345, 500);
+    let all_new = changed(&long_question, 200, 500);
+    let turns = [
+        (&text, 0),
+        (&marks, 299 - 64),
+        (&question, 399 - 64),
+        // Those of the prompt before, the oldest of three.
+        (&long_question, 399 - 64),
+        (&all_new, 0),
+    ];
+    for (text, expected) in turns {
+        let mut reused = None;
+        let on = generate_on(
+            &mut model,
+            &mut kept,
+            text,
+            how,
+            Extras::default(),
+            &mut |step| {
+                if let Step::Read { kept, .. } = step {
+                    reused = Some(kept);
+                }
+                ControlFlow::Continue(())
+            },
+        );
+        let on = on.unwrap();
+        let fresh = generate(&mut other, text, how, &mut |_| ControlFlow::Continue(()));
+        assert_eq!(on.tokens, fresh.unwrap().tokens);
+        assert_eq!(reused, Some(expected), "{} tokens", text.len());
+    }
 }
 
 /// Several texts in a batch, of which some share a prompt, equal texts alone.
@@ -308,7 +359,7 @@ fn a_model_without_attention_has_no_parameters_of_it_and_names_those_of_transfor
             ("out_proj.weight".into(), vec![24, 128]),
         ]
     );
-    let gate = ("gate_proj.weight".to_string(), vec![24, 24]);
+    let gate = ("q_gate_proj.weight".to_string(), vec![24, 24]);
     assert!(shapes("model.layers.2.self_attn.").contains(&gate));
     assert!(shapes("model.layers.2.linear_attn.").is_empty());
 }

@@ -90,6 +90,43 @@ fn truncation_keeps_the_expected_candidates() {
     assert_eq!(drawn(min_p(1.0)), [1, 4]);
 }
 
+/// Allows tokens 0 and 3.
+struct Two;
+
+impl Constraint for Two {
+    fn mask(&mut self, logits: &mut [f32]) -> std::result::Result<(), String> {
+        for at in [1, 2, 4] {
+            logits[at] = FORBIDDEN;
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, _: u32) -> std::result::Result<(), String> {
+        Ok(())
+    }
+}
+
+#[test]
+fn forbidden_tokens_are_no_candidates_where_fewer_than_k_are_allowed() {
+    for (top_k, top_p) in [(3, 1.0), (0, 0.999), (3, 0.999)] {
+        let sampling = Sampling {
+            top_k,
+            top_p,
+            ..warm()
+        };
+        let mut drawn = std::collections::BTreeSet::new();
+        for index in 0..200 {
+            let mut two = Two;
+            let mut sampler = Sampler::new(&sampling, 5, &[], 0).with(0, Some(&mut two));
+            drawn.insert(sampler.next(&LOGITS, index).unwrap().id);
+            let mut ids: Vec<u32> = sampler.candidates.iter().map(|(id, _)| *id).collect();
+            ids.sort_unstable();
+            assert_eq!(ids, [0, 3], "top_k {top_k}, top_p {top_p}");
+        }
+        assert_eq!(drawn.into_iter().collect::<Vec<_>>(), [0, 3]);
+    }
+}
+
 #[test]
 fn the_repetition_penalty_lowers_seen_tokens_of_either_sign() {
     let sampling = Sampling {

@@ -123,6 +123,8 @@ struct Reader {
     without_steps: Vec<&'static str>,
     /// The tool trains adapters, not all weights.
     adapts: bool,
+    /// The model that it starts from, if it is on this disk.
+    base: Option<StartModel>,
     /// What it does not train of all weights, where it trains a part.
     frozen: Option<freeze::Frozen>,
     /// The file lists the modules with adapters.
@@ -165,6 +167,7 @@ impl Reader {
             epochs: defaults::epochs_of(dialect.tool(), map),
             without_steps: cadence::without_steps(map),
             adapts: dialect.tool().adapts(map),
+            base: known.model.clone(),
             frozen: dialect.tool().frozen(map, known.model.as_deref()),
             names_targets: defaults::has_key(map, "lora_target_modules"),
             says_power: false,

@@ -2,9 +2,14 @@
 
 use super::shared::TARGETS;
 use super::{KeyOutcome, Reader, plain};
+use crate::base::near::nearest;
+use crate::nn::ModelConfig;
+use crate::nn::adapter::{Lora, Targets as Sets};
+use crate::nn::mixer::MixerConfig;
 use serde_json::{Value, json};
 
 const PATH: &str = "adapter.lora.targets";
+const LIST: &str = "adapter.lora.custom";
 
 /// Linear layers as Llama's kin call them, and ours; then as GPT-NeoX and GPT-Neo do.
 const LAYERS: &[(&str, &[&str])] = &[
@@ -22,15 +27,19 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("dense_4h_to_h", &["down"]),
 ];
 
-/// Sets of layers with a name here.
+/// A gated delta net's projections of its input, which are one kind here.
+const DELTA_INPUTS: [&str; 4] = ["in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a"];
+
+/// Sets of layers with a name here. Not `all`: a list has no layers of mixers unless it names them. A base without a gate of
+/// attention has none in `attention_only`.
 const SETS: &[(&str, &[&str])] = &[
     ("minimal", &["query", "value"]),
+    (
+        "attention_only",
+        &["query", "key", "value", "attention_gate", "output"],
+    ),
     ("attention_only", &["query", "key", "value", "output"]),
     ("ffn_only", &["gate", "up", "down"]),
-    (
-        "all",
-        &["query", "key", "value", "output", "gate", "up", "down"],
-    ),
 ];
 
 /// Tables, and ours.
@@ -64,55 +73,150 @@ fn is_all(name: &str) -> bool {
     name == "all" || name == "all-linear"
 }
 
+/// What a base has beside attention and feed-forward blocks.
+#[derive(Clone, Copy, PartialEq)]
+enum Mixed {
+    No,
+    /// LFM2's short convolutions.
+    ShortConv,
+    /// Qwen 3.5's delta nets.
+    GatedDelta,
+}
+
+/// What decides which layers have PEFT's names: of the base if it is known, else by names that only one kind has.
+#[derive(Clone, Copy)]
+struct Base {
+    mixed: Mixed,
+    /// Queries and their gates are one matrix on disk.
+    has_gate: bool,
+}
+
+impl Base {
+    fn of(model: Option<&ModelConfig>, names: &[String]) -> Base {
+        let has = |name: &str| names.iter().any(|n| n == name);
+        let Some(model) = model else {
+            let mixed = match has("in_proj") {
+                true => Mixed::ShortConv,
+                false if DELTA_INPUTS.iter().any(|name| has(name)) => Mixed::GatedDelta,
+                false => Mixed::No,
+            };
+            let has_gate = mixed == Mixed::GatedDelta;
+            return Base { mixed, has_gate };
+        };
+        Base {
+            mixed: match model.mixer {
+                None => Mixed::No,
+                Some(MixerConfig::ShortConv(_)) => Mixed::ShortConv,
+                Some(MixerConfig::GatedDeltaNet(_)) => Mixed::GatedDelta,
+            },
+            has_gate: model.attention_gate,
+        }
+    }
+
+    /// The kinds of layers that have a name of PEFT's.
+    fn kinds(self, name: &str) -> Option<&'static [&'static str]> {
+        let kinds: &'static [&'static str] = match (name, self.mixed) {
+            ("q_proj", _) if self.has_gate => &["query", "attention_gate"],
+            ("in_proj", Mixed::ShortConv) => &["mixer_in"],
+            ("out_proj", Mixed::ShortConv) => &["output", "mixer_out"],
+            ("w1", Mixed::ShortConv) => &["gate"],
+            ("w2", Mixed::ShortConv) => &["down"],
+            ("w3", Mixed::ShortConv) => &["up"],
+            ("out_proj", Mixed::GatedDelta) => &["mixer_out"],
+            (name, Mixed::GatedDelta) if DELTA_INPUTS.contains(&name) => &["mixer_in"],
+            _ => return of(LAYERS, name),
+        };
+        Some(kinds)
+    }
+}
+
 /// What PEFT's names of modules are here.
 enum Targets {
     /// A set of layers with a name.
     Set(&'static str),
     /// Layers of ours.
-    Custom(Vec<&'static str>),
-    /// Names that no layer of ours has.
-    Patterns,
+    Custom(Vec<String>),
+    /// Names, or parts of what is one layer here.
+    Patterns(Vec<String>),
 }
 
-fn targets(names: &[String]) -> Targets {
-    let known: Option<Vec<&[&'static str]>> = names.iter().map(|name| of(LAYERS, name)).collect();
-    let Some(mut layers) = known.map(|known| known.concat()) else {
-        return Targets::Patterns;
+/// Our words for kinds of layers, in the order of a block.
+fn words() -> Vec<String> {
+    let all = Lora {
+        targets: Sets::All,
+        ..Lora::default()
     };
-    let place = |layer: &str| LAYERS.iter().position(|(_, ours)| *ours == [layer]);
-    layers.sort_by_key(|layer| place(layer));
-    layers.dedup();
-    match SETS.iter().find(|(_, set)| *set == layers) {
+    all.chosen()
+        .iter()
+        .map(|kind| plain(&json!(kind)))
+        .collect()
+}
+
+/// PEFT's names, and our words among them.
+fn targets(names: &[String], base: Base) -> Targets {
+    let ours = words();
+    let kinds = |name: &String| match ours.contains(name) {
+        true => Some(vec![name.clone()]),
+        false => base
+            .kinds(name)
+            .map(|kinds| kinds.iter().map(ToString::to_string).collect()),
+    };
+    let known: Option<Vec<Vec<String>>> = names.iter().map(kinds).collect();
+    let has = |name: &str| names.iter().any(|n| n == name);
+    let inputs = DELTA_INPUTS.iter().filter(|name| has(name)).count();
+    let Some(known) = known.filter(|_| [0, DELTA_INPUTS.len()].contains(&inputs)) else {
+        let mut patterns = names.to_vec();
+        if base.has_gate && has("q_proj") {
+            patterns.push("q_gate_proj".into());
+        }
+        return Targets::Patterns(patterns);
+    };
+    let known = known.concat();
+    let layers: Vec<String> = ours
+        .into_iter()
+        .filter(|word| known.contains(word))
+        .collect();
+    match SETS.iter().find(|(_, set)| layers == *set) {
         Some((word, _)) => Targets::Set(word),
         None => Targets::Custom(layers),
     }
 }
 
-/// The settings that a value with PEFT's names of modules means where ours are expected, as they are written after `-s`.
+/// The settings that a value with PEFT's names of modules, or a list of our words, means where it is not expected, as they are
+/// written after `-s`.
 pub(in crate::spec) fn meant(path: &str, value: &Value) -> Option<String> {
-    const LIST: &str = "adapter.lora.custom";
-    let ours = |name: &String| of(LAYERS, name).is_some() || SETS[3].1.contains(&name.as_str());
-    let names = names(value);
-    if [PATH, LIST].contains(&path) && names.iter().any(|name| is_all(name)) {
-        return Some(format!("{PATH}=all"));
-    }
-    let is_list = value.is_array() || names.len() > 1 || names.iter().any(ours);
-    if ![PATH, LIST].contains(&path) || names.is_empty() || !is_list {
+    if ![PATH, LIST].contains(&path) {
         return None;
     }
-    let own = |name: &String| match SETS[3].1.iter().position(|own| own == name) {
-        Some(at) => LAYERS[at].0.to_string(),
-        None => name.clone(),
-    };
-    let theirs: Vec<String> = names.iter().map(own).collect();
-    Some(match targets(&theirs) {
+    let names = names(value);
+    if names.iter().any(|name| is_all(name)) {
+        return Some(format!("{PATH}=all"));
+    }
+    if names.is_empty() {
+        return None;
+    }
+    let (ours, base) = (words(), Base::of(None, &names));
+    let list = |layers: &[String]| format!("-s {PATH}=custom -s {LIST}=[{}]", layers.join(","));
+    let (own, others): (Vec<&String>, Vec<&String>) =
+        names.iter().partition(|name| ours.contains(name));
+    if others.is_empty() {
+        return Some(list(&names));
+    }
+    let (theirs, unknown): (Vec<&String>, Vec<&String>) = others
+        .into_iter()
+        .partition(|name| base.kinds(name).is_some());
+    // A slip is answered with our word elsewhere; modules are patterns beside names of PEFT's only.
+    let is_slip = |name: &&String| nearest(name, ours.iter().map(String::as_str)).is_some();
+    let are_patterns = own.is_empty() && !theirs.is_empty() && !unknown.iter().any(is_slip);
+    if !unknown.is_empty() && !are_patterns {
+        return None;
+    }
+    Some(match targets(&names, base) {
         Targets::Set(word) => format!("{PATH}={word}"),
-        Targets::Custom(layers) => {
-            format!("-s {PATH}=custom -s {LIST}=[{}]", layers.join(","))
-        }
-        Targets::Patterns => {
-            let list = names.join(",");
-            format!("-s {PATH}=pattern -s adapter.lora.patterns=[{list}]")
+        Targets::Custom(layers) => list(&layers),
+        Targets::Patterns(patterns) => {
+            let patterns = patterns.join(",");
+            format!("-s {PATH}=pattern -s adapter.lora.patterns=[{patterns}]")
         }
     })
 }
@@ -134,12 +238,13 @@ impl Reader {
         if self.all_linear {
             return self.add_to_all_linear(theirs, &names);
         }
-        match targets(&names) {
+        let base = Base::of(self.base.as_deref(), &names);
+        match targets(&names, base) {
             Targets::Set(word) => self.set(theirs, PATH, word, ""),
             Targets::Custom(layers) => {
                 self.listed_targets(theirs, ("custom", "custom"), &json!(layers).to_string());
             }
-            Targets::Patterns => {
+            Targets::Patterns(names) => {
                 self.listed_targets(theirs, ("pattern", "patterns"), &json!(names).to_string());
             }
         }
@@ -181,10 +286,11 @@ impl Reader {
 
     /// Modules with adapters beside all linear layers, whichever of the two stands first.
     fn add_to_all_linear(&mut self, theirs: String, names: &[String]) {
+        let base = Base::of(self.base.as_deref(), names);
         let others: Vec<&str> = names
             .iter()
             .map(String::as_str)
-            .filter(|name| of(LAYERS, name).is_none())
+            .filter(|name| base.kinds(name).is_none())
             .collect();
         let words = match others.as_slice() {
             [] => String::new(),
@@ -194,5 +300,45 @@ impl Reader {
             ),
         };
         self.set(theirs, PATH, "all", &words);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hint(path: &str, value: &Value) -> String {
+        meant(path, value).unwrap_or_default()
+    }
+
+    #[test]
+    fn lists_are_answered_with_settings_and_slips_are_not() {
+        let custom = |list: &str| format!("-s {PATH}=custom -s {LIST}=[{list}]");
+        for path in [PATH, LIST] {
+            for (list, wanted) in [
+                // Our own words, as they stand.
+                (json!(["query", "mixer_in"]), custom("query,mixer_in")),
+                (json!(words()), custom(&words().join(","))),
+                (json!("attention_gate"), custom("attention_gate")),
+                // PEFT's.
+                (json!(["q_proj", "v_proj"]), format!("{PATH}=minimal")),
+                (json!(["up_proj", "query"]), custom("query,up")),
+                (
+                    json!(["in_proj", "out_proj"]),
+                    custom("output,mixer_in,mixer_out"),
+                ),
+                // A slip, alone and beside others.
+                (json!(["quary"]), String::new()),
+                (json!(["quary", "key"]), String::new()),
+                (json!(["gates", "q_proj"]), String::new()),
+                // Neither.
+                (json!(["frobnicate"]), String::new()),
+                (json!(["Wqkv", "query"]), String::new()),
+                (json!([]), String::new()),
+            ] {
+                assert_eq!(hint(path, &list), wanted, "{path}={list}");
+            }
+        }
+        assert_eq!(hint("adapter.lora.patterns", &json!(["q_proj"])), "");
     }
 }

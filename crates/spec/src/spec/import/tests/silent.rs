@@ -185,7 +185,7 @@ fn modules_with_adapters_are_sets_kinds_or_patterns() {
         ),
         (
             "lora_target: q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj",
-            "all",
+            "custom",
         ),
         ("lora_target: q_proj,k_proj", "custom"),
         ("lora_target: query_key_value,dense", "attention_only"),
@@ -224,6 +224,102 @@ fn modules_with_adapters_are_sets_kinds_or_patterns() {
         KeyOutcome::Needless
     );
     assert_eq!(listed.draft.value("adapter.lora.targets"), "minimal");
+}
+
+/// A list has no layers of mixers unless it names them; `all` has.
+#[test]
+fn lists_of_modules_are_the_layers_that_the_base_has_under_these_names() {
+    use crate::nn::ModelConfig;
+    let base = |says: Value| -> ModelConfig { serde_json::from_value(says).unwrap() };
+    let plain = || base(json!({"position": {"rope": {}}, "mlp": {"swiglu": {}}}));
+    let qwen = || {
+        base(json!({
+            "position": {"rope": {}}, "mlp": {"swiglu": {}}, "attention_gate": true,
+            "mixer": {"gated_delta_net": {}}, "attention_every": 4,
+        }))
+    };
+    let lfm = || {
+        base(json!({
+            "position": {"rope": {}}, "mlp": {"swiglu": {}},
+            "mixer": {"short_conv": {}}, "attention_every": 4,
+        }))
+    };
+    let seven = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj";
+    let of_seven = ["query", "key", "value", "output", "gate", "up", "down"];
+    let inputs = "in_proj_qkv,in_proj_z,in_proj_b,in_proj_a";
+    for (model, names, path, wanted) in [
+        (None, seven.into(), "custom", json!(of_seven)),
+        (Some(plain()), seven.into(), "custom", json!(of_seven)),
+        (
+            Some(qwen()),
+            seven.into(),
+            "custom",
+            json!([
+                "query",
+                "key",
+                "value",
+                "attention_gate",
+                "output",
+                "gate",
+                "up",
+                "down"
+            ]),
+        ),
+        (
+            Some(plain()),
+            "q_proj,v_proj".into(),
+            "targets",
+            json!("minimal"),
+        ),
+        (
+            Some(qwen()),
+            "q_proj,v_proj".into(),
+            "custom",
+            json!(["query", "value", "attention_gate"]),
+        ),
+        (
+            Some(qwen()),
+            "q_proj,k_proj,v_proj,o_proj".into(),
+            "targets",
+            json!("attention_only"),
+        ),
+        (
+            Some(qwen()),
+            format!("o_proj,out_proj,{inputs}"),
+            "custom",
+            json!(["output", "mixer_in", "mixer_out"]),
+        ),
+        // One of four that are one kind here.
+        (
+            Some(qwen()),
+            "q_proj,in_proj_z".into(),
+            "patterns",
+            json!(["q_proj", "in_proj_z", "q_gate_proj"]),
+        ),
+        (
+            Some(lfm()),
+            "q_proj,out_proj,in_proj,w1".into(),
+            "custom",
+            json!(["query", "output", "mixer_in", "mixer_out", "gate"]),
+        ),
+        (
+            Some(plain()),
+            "out_proj".into(),
+            "custom",
+            json!(["output"]),
+        ),
+    ] {
+        let names: String = names;
+        let known = Known {
+            model: model.map(Box::new),
+            ..Known::default()
+        };
+        let imported = import_with("x", &format!("{LF}lora_target: {names}\n"), &known).unwrap();
+        let value = imported.draft.value(&format!("adapter.lora.{path}"));
+        assert_eq!(value, wanted, "{names}");
+    }
+    let all = import("x", &format!("{LF}lora_target: all\n"), None).unwrap();
+    assert_eq!(all.draft.value("adapter.lora.targets"), "all");
 }
 
 #[test]
