@@ -90,7 +90,7 @@ impl Answer {
     /// The next part, the last of which is the end.
     ///
     /// # Errors
-    /// The model refuses the prompt, or its process is gone.
+    /// The model refuses the prompt, its process is gone, or it did not wait any longer for this reader.
     pub async fn next(&mut self) -> Result<Step, Failed> {
         loop {
             if let Some(step) = self.ready.pop_front() {
@@ -122,7 +122,7 @@ impl Answer {
                 }
                 Some(Piece::Refused(why)) => return Err(Failed::Refused(why)),
                 Some(Piece::Gone(why)) => return Err(Failed::Gone(why)),
-                None => return Err(Failed::Gone(self.model.end().await)),
+                None => return Err(self.model.why_gone().map_or(Failed::Slow, Failed::Gone)),
             }
         }
     }

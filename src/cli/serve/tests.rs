@@ -171,12 +171,23 @@ fn said(prompt: &Prompt) -> String {
 }
 
 fn served(template: Option<&str>, adapters: &[&str], key: Option<&str>) -> Served {
+    served_with(template, adapters, key, model::SLOW)
+}
+
+/// With a time that streams wait for a reader that takes nothing.
+fn served_with(
+    template: Option<&str>,
+    adapters: &[&str],
+    key: Option<&str>,
+    slow: Duration,
+) -> Served {
     let (link, commands) = engine(template, adapters);
     let server = routes::Server {
         model: Arc::new(Model::start(link, "tiny".into()).unwrap()),
         defaults: Defaults::default(),
         access: Access::of(None, key).unwrap(),
         clock: crate::base::clock::SystemClock::new(),
+        slow,
     };
     let (send, at) = std_mpsc::channel();
     std::thread::spawn(move || {
@@ -490,6 +501,38 @@ fn a_reader_that_goes_away_ends_its_answer() {
     );
     let (status, _) = server.post("/v1/completions", &json!({"prompt": "next"}));
     assert_eq!(status, 200, "the next one is answered");
+}
+
+#[test]
+fn a_reader_that_takes_nothing_ends_its_answer_and_hears_of_it() {
+    let server = served_with(None, &[], None, Duration::from_millis(100));
+    let asked = json!({"prompt": ENDLESS, "stream": true}).to_string();
+    let mut stream = server.begin("POST", "/v1/completions", JSON, &asked);
+    let wait = Duration::from_secs(60);
+    let mut commands = (0..2).map(|_| server.commands.recv_timeout(wait).unwrap());
+    assert!(matches!(commands.next(), Some(Command::Generate { .. })));
+    assert!(matches!(commands.next(), Some(Command::Cancel { .. })));
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    assert!(reply.contains("the reader was too slow"));
+    assert!(!reply.contains("[DONE]"));
+}
+
+#[test]
+fn pieces_that_end_without_a_last_one_are_an_error_and_no_wait() {
+    let (link, _commands) = engine(None, &[]);
+    let model = Arc::new(Model::start(link, "tiny".into()).unwrap());
+    let (send, pieces) = mpsc::channel(1);
+    drop(send);
+    let echo = answer::Echo::default();
+    let mut answer = answer::Answer::begin("a".into(), true, model, pieces, None, echo);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let next = async { tokio::time::timeout(Duration::from_secs(10), answer.next()).await };
+    let next = runtime.block_on(next).expect("it waits for ever");
+    assert!(matches!(next, Err(failed::Failed::Slow)));
 }
 
 #[test]
