@@ -9,7 +9,9 @@ fn read_in(word: &str, size: usize, answer: &str) -> (String, Vec<Call>) {
     let tools = Tools::new(vec![
         json!({"type": "function", "function": {"name": "add", "parameters": {"properties": {
             "a": {"type": "integer"}, "b": {"type": ["number", "null"]}, "exact": {"type": "boolean"},
-            "note": {"type": "string"}, "list": {"type": "array"}}}}}),
+            "note": {"type": "string"}, "list": {"type": "array"},
+            "maybe": {"anyOf": [{"type": "string"}, {"type": "null"}]}, "digit": {"enum": ["1", "2"]},
+            "level": {"oneOf": [{"const": 3}, {"allOf": [{"type": "boolean"}]}]}}}}}),
         json!({"name": "now"}),
     ]);
     let mut reader = CallReader::new(Format::named(word).unwrap(), tools);
@@ -140,6 +142,24 @@ fn xml_has_values_of_the_kinds_that_the_tool_takes() {
     expect("qwen_xml", bare, "", &[r#"add {"a":"many"}"#]);
     let open = "<tool_call><function=now></function>";
     expect("qwen_xml", open, "", &["now {}"]);
+}
+
+#[test]
+fn xml_has_texts_where_a_part_of_the_schema_takes_them() {
+    let call = |name: &str, value: &str| {
+        format!("<function=add><parameter={name}>{value}</parameter></function>")
+    };
+    for (name, written, value) in [
+        ("maybe", "12", r#""12""#),
+        ("maybe", "true", r#""true""#),
+        ("maybe", "null", "null"),
+        ("digit", "1", r#""1""#),
+        ("level", "3", "3"),
+        ("level", "True", "true"),
+    ] {
+        let said = format!(r#"add {{"{name}":{value}}}"#);
+        expect("qwen_xml", &call(name, written), "", &[&said]);
+    }
 }
 
 #[test]

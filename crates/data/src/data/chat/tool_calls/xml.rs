@@ -70,11 +70,9 @@ fn value(written: &str, schema: Option<&Value>) -> Value {
     let Some(schema) = schema else {
         return text();
     };
-    let takes = |word: &str| match &schema["type"] {
-        Value::String(only) => only == word,
-        Value::Array(several) => several.iter().any(|one| one == word),
-        _ => false,
-    };
+    let mut kinds = Vec::new();
+    kinds_of(schema, &mut kinds);
+    let takes = |word: &str| kinds.contains(&word);
     let trimmed = written.trim();
     match trimmed {
         "null" | "None" if takes("null") => return Value::Null,
@@ -85,6 +83,33 @@ fn value(written: &str, schema: Option<&Value>) -> Value {
         _ => {}
     }
     serde_json::from_str(trimmed).unwrap_or_else(|_| text())
+}
+
+/// The kinds of values that a schema takes, in any of its parts.
+fn kinds_of<'a>(schema: &'a Value, kinds: &mut Vec<&'a str>) {
+    match &schema["type"] {
+        Value::String(only) => kinds.push(only),
+        Value::Array(several) => kinds.extend(several.iter().filter_map(Value::as_str)),
+        _ => {}
+    }
+    let values = schema["enum"].as_array().into_iter().flatten();
+    kinds.extend(values.chain(schema.get("const")).map(kind));
+    for key in ["anyOf", "oneOf", "allOf"] {
+        for part in schema[key].as_array().into_iter().flatten() {
+            kinds_of(part, kinds);
+        }
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
 }
 
 /// What is not read yet.
