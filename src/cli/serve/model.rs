@@ -59,6 +59,7 @@ pub enum Piece {
     Begun {
         /// The format of its tool calls, where there are tools and it is known.
         tool_calls: Option<String>,
+        prompt_tokens: u64,
     },
     /// Tokens of the prompt, where they are wanted.
     Prompt(Vec<Score>),
@@ -331,8 +332,12 @@ fn piece(asked: CommandId, event: Event) -> Option<Piece> {
         Event::Prompted {
             command,
             tool_calls,
+            prompt_tokens,
             ..
-        } if command == asked => Piece::Begun { tool_calls },
+        } if command == asked => Piece::Begun {
+            tool_calls,
+            prompt_tokens,
+        },
         Event::Token {
             command,
             text,

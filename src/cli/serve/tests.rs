@@ -403,11 +403,12 @@ fn a_stream_has_an_event_for_each_token_and_an_end() {
     assert_eq!(values.len(), 6);
 }
 
+const CALL: &str = r#"<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>"#;
+
 /// A request whose answer calls a tool twice.
 fn calling(more: &Value) -> Value {
-    let call = r#"<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>"#;
     let mut asked = body(&json!({
-        "messages": [{"role": "user", "content": format!("So: {call}\n{call}")}],
+        "messages": [{"role": "user", "content": format!("So: {CALL}\n{CALL}")}],
         "tools": [{"type": "function", "function": {"name": "add"}}],
     }));
     for (key, value) in more.as_object().unwrap() {
@@ -440,8 +441,18 @@ fn calls_of_tools_are_read_out_of_the_answer() {
     assert_ne!(calls[0]["id"], calls[1]["id"]);
     let tokens = choice["logprobs"]["content"].as_array().unwrap();
     assert!(tokens.len() > 100, "those of the calls as well");
-    let one = chat(&json!({"parallel_tool_calls": false}));
+    let one = calling(&json!({"parallel_tool_calls": false}));
+    let (_, reply) = server.post("/v1/chat/completions", &one);
+    let one = &reply["choices"][0];
     assert_eq!(one["message"]["tool_calls"].as_array().unwrap().len(), 1);
+    assert_eq!(one["finish_reason"], "tool_calls");
+    let up_to_the_call = "So: ".len() + CALL.len();
+    let usage = &reply["usage"];
+    assert_eq!(
+        (&usage["prompt_tokens"], &usage["completion_tokens"]),
+        (&json!(3), &json!(up_to_the_call)),
+        "it ends at the call"
+    );
     let none = chat(&json!({"tool_choice": "none"}));
     assert_eq!(
         (&none["message"]["tool_calls"], &none["finish_reason"]),
