@@ -140,6 +140,10 @@ fn xml_has_values_of_the_kinds_that_the_tool_takes() {
     expect("qwen_xml", &format!("So:\n{call}"), "So:", &[said]);
     let bare = "<function=add><parameter=a>many</parameter></function>";
     expect("qwen_xml", bare, "", &[r#"add {"a":"many"}"#]);
+    let half = "Now:\n<function=now></function>\n</tool_call>\n<function=now></function> Done.";
+    expect("qwen_xml", half, "Now: Done.", &["now {}", "now {}"]);
+    let cut = "<function=now></function>\n</tool_c";
+    expect("qwen_xml", cut, "", &["now {}"]);
     let open = "<tool_call><function=now></function>";
     expect("qwen_xml", open, "", &["now {}"]);
 }

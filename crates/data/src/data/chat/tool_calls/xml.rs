@@ -50,12 +50,12 @@ fn function(rest: &mut Rest, reading: Reading) -> Result<Call, Not> {
         let schema = reading.tools.parameter(name, parameter);
         arguments.insert(parameter.into(), value(written, schema));
     }
-    if is_wrapped {
-        match rest.take(END) {
-            // The model may end its turn instead.
-            Err(Not::Whole) if reading.is_end => rest.0 = "",
-            taken => taken?,
-        }
+    match rest.take(END) {
+        // The model may end its turn instead.
+        Err(Not::Whole) if reading.is_end => rest.0 = "",
+        // Where the first mark is left out, so may be the last one.
+        Err(Not::Call) if !is_wrapped => {}
+        taken => taken?,
     }
     Ok(Call {
         name: name.into(),
