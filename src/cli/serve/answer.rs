@@ -90,7 +90,7 @@ impl Answer {
     /// The next part, the last of which is the end.
     ///
     /// # Errors
-    /// The model refuses the prompt, its process is gone, or it did not wait any longer for this reader.
+    /// The model refuses the prompt or cannot compute, its process is gone, or it did not wait any longer for this reader.
     pub async fn next(&mut self) -> Result<Step, Failed> {
         loop {
             if let Some(step) = self.ready.pop_front() {
@@ -131,6 +131,7 @@ impl Answer {
                     self.ready.push_back(Step::End(finish(reason, found)));
                 }
                 Some(Piece::Refused(why)) => return Err(Failed::Refused(why)),
+                Some(Piece::Broken(why)) => return Err(Failed::Broken(why)),
                 Some(Piece::Gone(why)) => return Err(Failed::Gone(why)),
                 None => return Err(self.model.why_gone().map_or(Failed::Slow, Failed::Gone)),
             }

@@ -77,6 +77,8 @@ pub enum Piece {
     },
     /// The model does not answer this request, and why.
     Refused(String),
+    /// The model could not compute, and why.
+    Broken(String),
     /// The model's process is gone, and why.
     Gone(String),
 }
@@ -366,8 +368,12 @@ fn piece(asked: CommandId, event: Event) -> Option<Piece> {
             command,
             reason: StopReason::Failed,
             message,
+            broken,
             ..
-        } if command == asked => Piece::Refused(message),
+        } if command == asked => match broken {
+            true => Piece::Broken(message),
+            false => Piece::Refused(message),
+        },
         Event::Generated {
             command,
             n_tokens,

@@ -21,6 +21,9 @@ struct Served {
 /// Tokens of an answer that only ends when it is cancelled.
 const ENDLESS: &str = "endless";
 
+/// A prompt that the model cannot compute.
+const BREAKS: &str = "break";
+
 /// A prompt that ends the engine.
 const DIES: &str = "die";
 
@@ -77,6 +80,20 @@ fn engine(template: Option<&str>, adapters: &[&str]) -> (Link, std_mpsc::Receive
                         say(Event::Rejected {
                             id: request.id,
                             why: "it is too long".into(),
+                        });
+                        continue;
+                    }
+                    if text == BREAKS {
+                        say(Event::Generated {
+                            command: request.id,
+                            n_tokens: 0,
+                            prompt_tokens: 3,
+                            kept_tokens: 0,
+                            seconds: 0.5,
+                            prefill_seconds: 0.0,
+                            reason: StopReason::Failed,
+                            message: "the model cannot compute: out of memory".into(),
+                            broken: true,
                         });
                         continue;
                     }
@@ -139,6 +156,7 @@ fn engine(template: Option<&str>, adapters: &[&str]) -> (Link, std_mpsc::Receive
                         prefill_seconds: 0.1,
                         reason,
                         message: String::new(),
+                        broken: false,
                     });
                 }
                 _ => {}
@@ -590,6 +608,12 @@ fn what_cannot_be_answered_says_why() {
     );
     let refused = server.post("/v1/completions", &json!({"prompt": "refuse"}));
     assert_eq!(error(&refused), (400, "it is too long"));
+    let broken = server.post("/v1/completions", &json!({"prompt": BREAKS}));
+    assert_eq!(
+        error(&broken),
+        (500, "the model cannot compute: out of memory")
+    );
+    assert_eq!(broken.1["error"]["type"], "server_error");
     for (method, path, headers, body, status, part) in [
         ("POST", "/v1/completions", "", "{}", 400, "Content-Type"),
         ("POST", "/v1/completions", JSON, "{", 400, "not JSON"),
