@@ -25,7 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::{self, error::SendTimeoutError};
 
-/// The largest body, in bytes: a context of a million tokens is less.
+/// The largest body, in bytes: many prompts may come at once. Each of them must fit a line to the model's process
+/// ([`crate::wire::MAX_LINE`]), or it is refused.
 const BODY: usize = 16 << 20;
 /// Time for a body to arrive.
 const BODY_TIME: Duration = Duration::from_secs(60);
