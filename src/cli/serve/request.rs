@@ -52,7 +52,7 @@ pub struct Asked {
     pub several_calls: bool,
     /// Answers are JSON values of this schema.
     pub json_schema: Option<Value>,
-    /// A seed is named: the same request gets the same answer.
+    /// The request names a seed, or the server has one: the same request gets the same answer.
     pub repeatable: bool,
 }
 
@@ -98,7 +98,7 @@ pub fn read(endpoint: Endpoint, body: &[u8], defaults: &Defaults) -> Result<Aske
     let Value::Object(map) = value else {
         return Err(whole("the body must be a JSON object".into()));
     };
-    let repeatable = map.get("seed").is_some_and(|seed| !seed.is_null());
+    let names_seed = map.get("seed").is_some_and(|seed| !seed.is_null());
     let mut fields = Fields(map);
     let prompts = match endpoint {
         Endpoint::Chat => vec![chat_prompt(&mut fields)?],
@@ -117,7 +117,7 @@ pub fn read(endpoint: Endpoint, body: &[u8], defaults: &Defaults) -> Result<Aske
         echo,
         several_calls: fields.flag("parallel_tool_calls")?.unwrap_or(true),
         json_schema: json_schema(&mut fields)?,
-        repeatable,
+        repeatable: names_seed || defaults.seed.is_some(),
     };
     fields.finish()?;
     let has_tools = matches!(asked.prompts[..], [Prompt::WithTools { .. }]);

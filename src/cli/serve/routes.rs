@@ -181,7 +181,7 @@ struct Accepted {
     echo: bool,
     /// Answers are JSON values of this schema.
     json_schema: Option<Value>,
-    /// The request names a seed.
+    /// The same request gets the same answer.
     repeatable: bool,
     place: Place,
 }
