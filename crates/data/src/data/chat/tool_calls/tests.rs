@@ -167,6 +167,27 @@ fn xml_has_texts_where_a_part_of_the_schema_takes_them() {
 }
 
 #[test]
+fn numbers_keep_all_their_digits() {
+    let big = "123456789012345678901234";
+    let json =
+        format!(r#"{{"name": "add", "arguments": {{ "a" : {big}, "b": [1.50, "x \" y"] }}}}"#);
+    let said = format!(r#"add {{"a":{big},"b":[1.50,"x \" y"]}}"#);
+    expect(
+        "hermes",
+        &format!("<tool_call>{json}</tool_call>"),
+        "",
+        &[&said],
+    );
+    expect("llama3", &json, "", &[&said]);
+    expect("mistral", &format!("[TOOL_CALLS][{json}]"), "", &[&said]);
+    let named = format!("[TOOL_CALLS]add[ARGS]{{\"a\": {big}}}");
+    let alone = format!(r#"add {{"a":{big}}}"#);
+    expect("mistral", &named, "", &[&alone]);
+    let xml = format!("<function=add><parameter=a>{big}</parameter></function>");
+    expect("qwen_xml", &xml, "", &[&alone]);
+}
+
+#[test]
 fn llama_writes_a_call_as_its_whole_answer() {
     let call = r#"{"name": "add", "parameters": {"a": 1, "b": 2.5}}"#;
     expect("llama3", call, "", &[SUM]);

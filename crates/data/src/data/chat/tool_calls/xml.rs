@@ -1,8 +1,9 @@
 //! `<tool_call><function=name><parameter=x>…</parameter></function></tool_call>`: Qwen3-Coder and Qwen 3.5. A value is text; which
 //! kind of value it stands for is known from the tool's definition.
 
+use super::json::compact;
 use super::{Block, Call, Format, Reading};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 const START: &str = "<tool_call>";
 const END: &str = "</tool_call>";
@@ -41,14 +42,15 @@ fn function(rest: &mut Rest, reading: Reading) -> Result<Call, Not> {
     if name.is_empty() || name.contains(['<', '\n']) {
         return Err(Not::Call);
     }
-    let mut arguments = Map::new();
+    let mut arguments: Vec<(&str, String)> = Vec::new();
     while rest.either(PARAMETER, FUNCTION_END)? {
         let parameter = rest.until(">")?.trim();
         let written = rest.until(PARAMETER_END)?;
         let written = written.strip_prefix('\n').unwrap_or(written);
         let written = written.strip_suffix('\n').unwrap_or(written);
         let schema = reading.tools.parameter(name, parameter);
-        arguments.insert(parameter.into(), value(written, schema));
+        arguments.retain(|(other, _)| *other != parameter);
+        arguments.push((parameter, value(written, schema)));
     }
     match rest.take(END) {
         // The model may end its turn instead.
@@ -57,16 +59,20 @@ fn function(rest: &mut Rest, reading: Reading) -> Result<Call, Not> {
         Err(Not::Call) if !is_wrapped => {}
         taken => taken?,
     }
+    let pairs = arguments.iter();
+    let pairs: Vec<String> = pairs
+        .map(|(key, value)| format!("{}:{value}", Value::from(*key)))
+        .collect();
     Ok(Call {
         name: name.into(),
-        arguments: Value::Object(arguments).to_string(),
+        arguments: format!("{{{}}}", pairs.join(",")),
         id: None,
     })
 }
 
-/// The value of a parameter whose schema takes it. Without a schema, and where it takes texts, a text.
-fn value(written: &str, schema: Option<&Value>) -> Value {
-    let text = || Value::String(written.into());
+/// The value of a parameter whose schema takes it, as JSON. Without a schema, and where it takes texts, a text.
+fn value(written: &str, schema: Option<&Value>) -> String {
+    let text = || Value::from(written).to_string();
     let Some(schema) = schema else {
         return text();
     };
@@ -75,14 +81,17 @@ fn value(written: &str, schema: Option<&Value>) -> Value {
     let takes = |word: &str| kinds.contains(&word);
     let trimmed = written.trim();
     match trimmed {
-        "null" | "None" if takes("null") => return Value::Null,
+        "null" | "None" if takes("null") => return "null".into(),
         _ if takes("string") => return text(),
         // As Python writes them.
-        "True" if takes("boolean") => return true.into(),
-        "False" if takes("boolean") => return false.into(),
+        "True" if takes("boolean") => return "true".into(),
+        "False" if takes("boolean") => return "false".into(),
         _ => {}
     }
-    serde_json::from_str(trimmed).unwrap_or_else(|_| text())
+    match serde_json::from_str::<Value>(trimmed) {
+        Ok(_) => compact(trimmed),
+        Err(_) => text(),
+    }
 }
 
 /// The kinds of values that a schema takes, in any of its parts.
