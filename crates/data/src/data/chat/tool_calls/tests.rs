@@ -218,6 +218,9 @@ fn lfm_writes_calls_of_python() {
     let calls = r#"<|tool_call_start|>[add(a=1, b=2.5), say(x='it\'s', y=[True, None, {"k": -1e3}]), now()]<|tool_call_end|>Wait."#;
     let say = r#"say {"x":"it's","y":[true,null,{"k":-1000.0}]}"#;
     expect("lfm2", calls, "Wait.", &[SUM, say, "now {}"]);
+    let escapes = r#"<|tool_call_start|>[say(x="\u00e4\ud83d\ude00\x41\b\f\/ \ud83d \u12 \q")]<|tool_call_end|>"#;
+    let said = r#"say {"x":"ä😀A\b\f/ \\ud83d \\u12 \\q"}"#;
+    expect("lfm2", escapes, "", &[said]);
     let deep = format!(
         "<|tool_call_start|>[f(a={})]<|tool_call_end|>",
         "[".repeat(10_000)
