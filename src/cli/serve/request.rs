@@ -377,7 +377,12 @@ fn turn(at: usize, message: Value) -> Result<Turn, Wrong> {
         }
     };
     // As good as nothing here, too; templates may ask whether a field is there.
-    map.retain(|_, value| !value.is_null());
+    let is_nothing = |key: &str, value: &Value| match value {
+        Value::Null => true,
+        Value::Array(calls) => key == "tool_calls" && calls.is_empty(),
+        _ => false,
+    };
+    map.retain(|key, value| !is_nothing(key, value));
     Ok(Turn {
         role,
         content,

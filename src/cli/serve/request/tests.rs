@@ -166,6 +166,11 @@ fn messages_are_turns_whatever_the_form_of_their_content() {
     assert_eq!(messages[1].extra["tool_calls"], json!([call]));
     assert_eq!(messages[2].extra["tool_call_id"], "1");
     assert_eq!(tools[..], std::slice::from_ref(&tool)[..]);
+    let no_calls = json!({"messages": [{"role": "assistant", "content": "hi", "tool_calls": []}]});
+    assert_eq!(
+        chat(no_calls).unwrap().prompts,
+        [Prompt::Turns(vec![Turn::new("assistant", "hi")])]
+    );
     let none = chat(json!({"tools": [tool], "tool_choice": "none"})).unwrap();
     assert!(matches!(none.prompts[0], Prompt::Turns(_)));
 }
