@@ -22,7 +22,7 @@ impl Forms {
     /// For logits of `vocab_size` tokens, of which `ends` end a text.
     ///
     /// # Errors
-    /// A sentence: no token ends a text.
+    /// A sentence: no token ends a text, or texts of tokens have spaces that JSON of a fixed form does not.
     pub fn new(
         tokenizer: &Tokenizer,
         bytes: &TokenBytes,
@@ -35,6 +35,12 @@ impl Forms {
                     .into(),
             );
         };
+        if bytes.spaces_words() {
+            return Err(
+                "this model's tokenizer (WordPiece) puts a space before every word, so its answers cannot have a given form: use a model with a tokenizer that keeps spaces, like BPE or Unigram"
+                    .into(),
+            );
+        }
         let mut words = bytes.all().to_vec();
         words.resize(vocab_size, Vec::new());
         // Marks are no text.

@@ -124,4 +124,10 @@ fn schemas_that_cannot_be_used_say_why_and_where() {
     }
     let none = Forms::new(&tokenizer, &tokenizer.token_bytes(), &[], 400);
     assert!(none.err().unwrap().contains("no token that ends a text"));
+    let kind = json!({"wordpiece": {"vocab_size": 330}});
+    let config: TokenizerConfig = serde_json::from_value(kind).unwrap();
+    let words = config.build(&TEXT.repeat(30), TEXT).unwrap();
+    let spaced = Forms::new(&words, &words.token_bytes(), &[0], words.vocab_size());
+    let why = spaced.err().unwrap();
+    assert!(why.contains("WordPiece") && why.contains("BPE"), "{why}");
 }
