@@ -114,9 +114,31 @@ fn schemas_that_cannot_be_used_say_why_and_where() {
             "cannot be used: properties.x.anyOf[1].items: ",
         ),
         (json!({"type": "nonsense"}), "cannot be used: its root: "),
+        // References lead to any part of the whole, and to what they name alone.
+        (
+            json!({"properties": {"a": {"$ref": "#/properties/b"}, "b": {"type": "string"}, "c": {"type": "odd"}}}),
+            "cannot be used: properties.c: ",
+        ),
+        (
+            json!({"properties": {"a": {"items": {"$ref": "#"}}, "b": {"type": "odd"}}}),
+            "cannot be used: properties.b: ",
+        ),
+        (
+            json!({"properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": {"type": "odd"}}}),
+            "cannot be used: $defs.b: ",
+        ),
+        (
+            json!({"type": "odd", "$defs": {"b": {"type": "strange"}}}),
+            "cannot be used: its root: ",
+        ),
+        (
+            json!({"properties": {"a": {"$ref": "#/$defs/gone"}}}),
+            "cannot be used: properties.a: ",
+        ),
     ] {
         let why = forms.json(&schema).err().unwrap();
         assert!(why.contains(part), "{schema}: {why}");
+        assert!(!why.contains("whole"), "{why}");
         assert!(
             why.chars().count() < MAX_ERROR + 100 && !why.contains('\n'),
             "{why}"
