@@ -428,6 +428,7 @@ impl<'a, W: Write> ChatSession<'a, W> {
                 prefill_seconds,
                 reason,
                 message,
+                ..
             } if command == asked => {
                 if reason == StopReason::Failed {
                     return Ok(Some(Failure::user_error(sanitize(&message), "")));

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 /// What an answer may call.
 pub struct CallsWanted {
     pub tools: Tools,
-    /// Several of them; otherwise what follows the first call is left out.
+    /// Several of them; otherwise the answer ends at the first call.
     pub several: bool,
 }
 
@@ -31,7 +31,7 @@ pub struct Answer {
     ready: VecDeque<Step>,
     /// Characters so far.
     at: usize,
-    /// Of the whole answer, once it has ended.
+    /// As far as the answer has come; its own once it has ended.
     pub usage: Usage,
 }
 
@@ -90,19 +90,29 @@ impl Answer {
     /// The next part, the last of which is the end.
     ///
     /// # Errors
-    /// The model refuses the prompt, or its process is gone.
+    /// The model refuses the prompt or cannot compute, its process is gone, or it did not wait any longer for this reader.
     pub async fn next(&mut self) -> Result<Step, Failed> {
         loop {
             if let Some(step) = self.ready.pop_front() {
                 return Ok(step);
             }
             match self.pieces.recv().await {
-                Some(Piece::Begun { tool_calls }) => self.calls.begin(tool_calls.as_deref()),
+                Some(Piece::Begun {
+                    tool_calls,
+                    prompt_tokens,
+                }) => {
+                    self.calls.begin(tool_calls.as_deref());
+                    self.usage.prompt = self.counted(prompt_tokens);
+                }
                 Some(Piece::Prompt(scores)) => self.echo.scores.extend(scores),
                 Some(Piece::Token { text, score }) => {
                     self.pass_on_prompt();
+                    self.usage.completion += u64::from(score.is_some());
                     let parts = self.calls.push(text);
                     self.pass_on(parts, score);
+                    if self.calls.is_enough() {
+                        self.end_at_call();
+                    }
                 }
                 Some(Piece::Done {
                     reason,
@@ -113,7 +123,7 @@ impl Answer {
                     self.pass_on_prompt();
                     log(&self.id, n_tokens, prompt_tokens, seconds);
                     self.usage = Usage {
-                        prompt: if self.is_first { prompt_tokens } else { 0 },
+                        prompt: self.counted(prompt_tokens),
                         completion: n_tokens,
                     };
                     let (parts, found) = std::mem::replace(&mut self.calls, Calls::None).finish();
@@ -121,10 +131,30 @@ impl Answer {
                     self.ready.push_back(Step::End(finish(reason, found)));
                 }
                 Some(Piece::Refused(why)) => return Err(Failed::Refused(why)),
+                Some(Piece::Broken(why)) => return Err(Failed::Broken(why)),
                 Some(Piece::Gone(why)) => return Err(Failed::Gone(why)),
-                None => return Err(Failed::Gone(self.model.end().await)),
+                None => return Err(self.model.why_gone().map_or(Failed::Slow, Failed::Gone)),
             }
         }
+    }
+
+    /// Tokens of the prompt, in the first answer to it.
+    fn counted(&self, prompt_tokens: u64) -> u64 {
+        match self.is_first {
+            true => prompt_tokens,
+            false => 0,
+        }
+    }
+
+    /// The model need not write on.
+    fn end_at_call(&mut self) {
+        self.pieces.close();
+        errln!(
+            "{} · {} · up to its call",
+            self.id,
+            human::counted(self.usage.completion, "token")
+        );
+        self.ready.push_back(Step::End(Finish::ToolCalls));
     }
 
     /// A token's text is what it adds before the first call that it completes; it may be empty.
@@ -216,6 +246,18 @@ impl Calls {
                 found,
             } => kept(reader.push(&text), *several, found),
         }
+    }
+
+    /// There is a call, and no other one is wanted.
+    fn is_enough(&self) -> bool {
+        matches!(
+            self,
+            Calls::Read {
+                several: false,
+                found: true,
+                ..
+            }
+        )
     }
 
     /// The rest, and whether there was a call.

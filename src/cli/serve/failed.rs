@@ -13,6 +13,10 @@ pub enum Failed {
     NoModel(String),
     Busy,
     Refused(String),
+    /// The model could not compute.
+    Broken(String),
+    /// The client did not read for too long.
+    Slow,
     Gone(String),
 }
 
@@ -41,6 +45,17 @@ impl Failed {
                 )
             }
             Failed::Refused(what) => (StatusCode::BAD_REQUEST, reply::error(invalid, what, None)),
+            Failed::Broken(what) => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                reply::error("server_error", what, None),
+            ),
+            Failed::Slow => {
+                let what = "the answer was ended: the reader was too slow";
+                (
+                    StatusCode::REQUEST_TIMEOUT,
+                    reply::error("timeout_error", what, None),
+                )
+            }
             Failed::Gone(what) => {
                 let what = format!("the model's process is gone: {what}");
                 (

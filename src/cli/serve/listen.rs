@@ -5,6 +5,7 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -27,6 +28,7 @@ pub async fn serve(listener: TcpListener, router: Router) {
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
+            Err(e) if is_the_clients(&e) => continue,
             Err(e) => {
                 if !failed {
                     errln!("warning: a connection was not accepted: {e}");
@@ -46,5 +48,26 @@ pub async fn serve(listener: TcpListener, router: Router) {
             // An error is the client's: it went away, or sent no HTTP.
             let _ = connection.await;
         });
+    }
+}
+
+/// The client went away before it was accepted; the next one may be there.
+fn is_the_clients(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_concerns_all_connections_pauses() {
+        assert!(is_the_clients(&ErrorKind::ConnectionAborted.into()));
+        // Too many open files, on all systems.
+        let too_many = io::Error::from_raw_os_error(24);
+        assert!(!is_the_clients(&too_many));
     }
 }

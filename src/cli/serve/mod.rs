@@ -104,6 +104,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         },
         access,
         clock: cx.clock,
+        slow: model::SLOW,
     };
     let mut interrupts = signals::interrupts();
     runtime.block_on(async {

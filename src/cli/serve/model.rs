@@ -17,7 +17,9 @@ const PLACES: usize = 64;
 /// Pieces of an answer that wait for a slow reader before the model waits as well.
 const PIECES: usize = 256;
 /// How long the model waits for a reader that takes nothing. The next requests wait with it.
-const SLOW: Duration = Duration::from_secs(30);
+pub const SLOW: Duration = Duration::from_secs(30);
+/// Why the model's process is gone, where nothing else is known.
+const ENDED: &str = "it ended";
 
 /// What the server says about its model.
 #[derive(Debug, Clone)]
@@ -57,6 +59,7 @@ pub enum Piece {
     Begun {
         /// The format of its tool calls, where there are tools and it is known.
         tool_calls: Option<String>,
+        prompt_tokens: u64,
     },
     /// Tokens of the prompt, where they are wanted.
     Prompt(Vec<Score>),
@@ -74,6 +77,8 @@ pub enum Piece {
     },
     /// The model does not answer this request, and why.
     Refused(String),
+    /// The model could not compute, and why.
+    Broken(String),
     /// The model's process is gone, and why.
     Gone(String),
 }
@@ -118,9 +123,7 @@ impl Model {
         let in_use = about.names.get(1).cloned();
         std::thread::spawn(move || {
             let answering = Answering { link, in_use };
-            if let Err(why) = runtime.block_on(answering.all(waiting)) {
-                let _ = end.send(Some(why));
-            }
+            runtime.block_on(answering.all(waiting, end));
         });
         let places = Arc::new(Semaphore::new(PLACES));
         Ok(Model {
@@ -153,7 +156,8 @@ impl Model {
         place.map(Place).map_err(|_| NotTaken::Busy)
     }
 
-    /// Begins an answer of a request that has a place; its pieces arrive one by one. Dropping the receiver cancels it.
+    /// Begins an answer of a request that has a place; its pieces arrive one by one. Dropping the receiver cancels it; pieces that
+    /// end without a last one are those of a reader who was too slow, or the model is gone.
     pub fn answer(&self, _: &Place, job: Job) -> mpsc::Receiver<Piece> {
         let (send, pieces) = mpsc::channel(PIECES);
         // Without a model the receiver ends at once.
@@ -163,7 +167,9 @@ impl Model {
 
     /// Why the model's process is gone, if it is.
     pub fn why_gone(&self) -> Option<String> {
-        self.ended.borrow().clone()
+        let why = self.ended.borrow().clone();
+        let is_over = || self.ended.has_changed().is_err();
+        why.or_else(|| is_over().then(|| ENDED.into()))
     }
 
     /// Waits until the model's process is gone, and says why.
@@ -171,7 +177,7 @@ impl Model {
         let mut ended = self.ended.clone();
         let ended = ended.wait_for(Option::is_some).await;
         let why = ended.ok().and_then(|why| why.clone());
-        why.unwrap_or_else(|| "it ended".into())
+        why.unwrap_or_else(|| ENDED.into())
     }
 }
 
@@ -213,22 +219,30 @@ struct Answering {
 }
 
 impl Answering {
-    /// Until nobody asks any more; fails if the process is gone.
-    async fn all(mut self, mut waiting: mpsc::UnboundedReceiver<Waiting>) -> Result<(), String> {
+    /// Until nobody asks any more, or the process is gone. `end` gets the reason before anybody's pieces end without one.
+    async fn all(
+        mut self,
+        mut waiting: mpsc::UnboundedReceiver<Waiting>,
+        end: watch::Sender<Option<String>>,
+    ) {
         loop {
             let next = tokio::select! {
                 next = waiting.recv() => next,
-                event = self.event() => {
-                    event?;
-                    continue;
+                event = self.event() => match event {
+                    Ok(_) => continue,
+                    Err(why) => {
+                        let _ = end.send(Some(why));
+                        return;
+                    }
                 }
             };
             let Some((job, reply)) = next else {
-                return Ok(());
+                return;
             };
             if let Err(why) = self.one(job, &reply).await {
-                let _ = reply.try_send(Piece::Gone(why.clone()));
-                return Err(why);
+                let _ = end.send(Some(why.clone()));
+                let _ = reply.try_send(Piece::Gone(why));
+                return;
             }
         }
     }
@@ -320,8 +334,12 @@ fn piece(asked: CommandId, event: Event) -> Option<Piece> {
         Event::Prompted {
             command,
             tool_calls,
+            prompt_tokens,
             ..
-        } if command == asked => Piece::Begun { tool_calls },
+        } if command == asked => Piece::Begun {
+            tool_calls,
+            prompt_tokens,
+        },
         Event::Token {
             command,
             text,
@@ -350,8 +368,12 @@ fn piece(asked: CommandId, event: Event) -> Option<Piece> {
             command,
             reason: StopReason::Failed,
             message,
+            broken,
             ..
-        } if command == asked => Piece::Refused(message),
+        } if command == asked => match broken {
+            true => Piece::Broken(message),
+            false => Piece::Refused(message),
+        },
         Event::Generated {
             command,
             n_tokens,

@@ -52,7 +52,7 @@ pub struct Asked {
     pub several_calls: bool,
     /// Answers are JSON values of this schema.
     pub json_schema: Option<Value>,
-    /// A seed is named: the same request gets the same answer.
+    /// The request names a seed, or the server has one: the same request gets the same answer.
     pub repeatable: bool,
 }
 
@@ -98,7 +98,7 @@ pub fn read(endpoint: Endpoint, body: &[u8], defaults: &Defaults) -> Result<Aske
     let Value::Object(map) = value else {
         return Err(whole("the body must be a JSON object".into()));
     };
-    let repeatable = map.get("seed").is_some_and(|seed| !seed.is_null());
+    let names_seed = map.get("seed").is_some_and(|seed| !seed.is_null());
     let mut fields = Fields(map);
     let prompts = match endpoint {
         Endpoint::Chat => vec![chat_prompt(&mut fields)?],
@@ -117,7 +117,7 @@ pub fn read(endpoint: Endpoint, body: &[u8], defaults: &Defaults) -> Result<Aske
         echo,
         several_calls: fields.flag("parallel_tool_calls")?.unwrap_or(true),
         json_schema: json_schema(&mut fields)?,
-        repeatable,
+        repeatable: names_seed || defaults.seed.is_some(),
     };
     fields.finish()?;
     let has_tools = matches!(asked.prompts[..], [Prompt::WithTools { .. }]);
@@ -377,7 +377,12 @@ fn turn(at: usize, message: Value) -> Result<Turn, Wrong> {
         }
     };
     // As good as nothing here, too; templates may ask whether a field is there.
-    map.retain(|_, value| !value.is_null());
+    let is_nothing = |key: &str, value: &Value| match value {
+        Value::Null => true,
+        Value::Array(calls) => key == "tool_calls" && calls.is_empty(),
+        _ => false,
+    };
+    map.retain(|key, value| !is_nothing(key, value));
     Ok(Turn {
         role,
         content,

@@ -23,9 +23,10 @@ use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::SendTimeoutError};
 
-/// The largest body, in bytes: a context of a million tokens is less.
+/// The largest body, in bytes: many prompts may come at once. Each of them must fit a line to the model's process
+/// ([`crate::wire::MAX_LINE`]), or it is refused.
 const BODY: usize = 16 << 20;
 /// Time for a body to arrive.
 const BODY_TIME: Duration = Duration::from_secs(60);
@@ -39,6 +40,8 @@ pub struct Server {
     pub defaults: Defaults,
     pub access: Access,
     pub clock: SystemClock,
+    /// How long a stream waits for a reader that takes nothing.
+    pub slow: Duration,
 }
 
 pub fn router(server: Server) -> Router {
@@ -178,7 +181,7 @@ struct Accepted {
     echo: bool,
     /// Answers are JSON values of this schema.
     json_schema: Option<Value>,
-    /// The request names a seed.
+    /// The same request gets the same answer.
     repeatable: bool,
     place: Place,
 }
@@ -327,7 +330,7 @@ impl Server {
     }
 
     /// Server-sent events, written by a task of their own. What is refused is refused before they begin. A reader that goes away
-    /// ends the answer.
+    /// ends the answer, and so does one that takes nothing for too long.
     async fn streamed(&self, accepted: Accepted) -> Response {
         let mut answer = self.begin(&accepted, 0);
         let first = match answer.next().await {
@@ -337,12 +340,16 @@ impl Server {
         let (send, events) = mpsc::channel::<String>(EVENTS);
         let server = self.clone();
         tokio::spawn(async move {
+            // There is always room for the last event.
+            let Ok(end) = send.clone().reserve_owned().await else {
+                return;
+            };
             let last = match server.all_events(&accepted, (answer, first), &send).await {
                 Ok(true) => "[DONE]".to_string(),
                 Ok(false) => return,
                 Err(failed) => failed.parts().1.to_string(),
             };
-            let _ = send.send(last).await;
+            end.send(last);
         });
         let body = stream::unfold(events, |mut events| async move {
             let event = events.recv().await?;
@@ -364,14 +371,20 @@ impl Server {
     ) -> Result<bool, Failed> {
         let head = &accepted.head;
         let put = |value: Value| {
-            let sent = send.send(value.to_string());
-            async { sent.await.is_ok() }
+            let sent = send.send_timeout(value.to_string(), self.slow);
+            async {
+                match sent.await {
+                    Ok(()) => Ok(true),
+                    Err(SendTimeoutError::Closed(_)) => Ok(false),
+                    Err(SendTimeoutError::Timeout(_)) => Err(Failed::Slow),
+                }
+            }
         };
         let mut usage = Usage::default();
         let mut begun = Some((answer, Some(first)));
         for index in 0..accepted.answers() {
             if let Some(opening) = head.opening(index)
-                && !put(opening).await
+                && !put(opening).await?
             {
                 return Ok(false);
             }
@@ -399,7 +412,7 @@ impl Server {
                     }
                     Step::End(finish) => (head.closing(index, finish), true),
                 };
-                if !put(event).await {
+                if !put(event).await? {
                     return Ok(false);
                 }
                 if is_last {
@@ -408,7 +421,7 @@ impl Server {
             }
             usage.add(answer.usage);
         }
-        Ok(!accepted.usage_in_stream || put(head.used(usage)).await)
+        Ok(!accepted.usage_in_stream || put(head.used(usage)).await?)
     }
 }
 

@@ -21,6 +21,9 @@ struct Served {
 /// Tokens of an answer that only ends when it is cancelled.
 const ENDLESS: &str = "endless";
 
+/// A prompt that the model cannot compute.
+const BREAKS: &str = "break";
+
 /// A prompt that ends the engine.
 const DIES: &str = "die";
 
@@ -77,6 +80,20 @@ fn engine(template: Option<&str>, adapters: &[&str]) -> (Link, std_mpsc::Receive
                         say(Event::Rejected {
                             id: request.id,
                             why: "it is too long".into(),
+                        });
+                        continue;
+                    }
+                    if text == BREAKS {
+                        say(Event::Generated {
+                            command: request.id,
+                            n_tokens: 0,
+                            prompt_tokens: 3,
+                            kept_tokens: 0,
+                            seconds: 0.5,
+                            prefill_seconds: 0.0,
+                            reason: StopReason::Failed,
+                            message: "the model cannot compute: out of memory".into(),
+                            broken: true,
                         });
                         continue;
                     }
@@ -139,6 +156,7 @@ fn engine(template: Option<&str>, adapters: &[&str]) -> (Link, std_mpsc::Receive
                         prefill_seconds: 0.1,
                         reason,
                         message: String::new(),
+                        broken: false,
                     });
                 }
                 _ => {}
@@ -171,12 +189,23 @@ fn said(prompt: &Prompt) -> String {
 }
 
 fn served(template: Option<&str>, adapters: &[&str], key: Option<&str>) -> Served {
+    served_with(template, adapters, key, model::SLOW)
+}
+
+/// With a time that streams wait for a reader that takes nothing.
+fn served_with(
+    template: Option<&str>,
+    adapters: &[&str],
+    key: Option<&str>,
+    slow: Duration,
+) -> Served {
     let (link, commands) = engine(template, adapters);
     let server = routes::Server {
         model: Arc::new(Model::start(link, "tiny".into()).unwrap()),
         defaults: Defaults::default(),
         access: Access::of(None, key).unwrap(),
         clock: crate::base::clock::SystemClock::new(),
+        slow,
     };
     let (send, at) = std_mpsc::channel();
     std::thread::spawn(move || {
@@ -392,11 +421,12 @@ fn a_stream_has_an_event_for_each_token_and_an_end() {
     assert_eq!(values.len(), 6);
 }
 
+const CALL: &str = r#"<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>"#;
+
 /// A request whose answer calls a tool twice.
 fn calling(more: &Value) -> Value {
-    let call = r#"<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>"#;
     let mut asked = body(&json!({
-        "messages": [{"role": "user", "content": format!("So: {call}\n{call}")}],
+        "messages": [{"role": "user", "content": format!("So: {CALL}\n{CALL}")}],
         "tools": [{"type": "function", "function": {"name": "add"}}],
     }));
     for (key, value) in more.as_object().unwrap() {
@@ -429,8 +459,18 @@ fn calls_of_tools_are_read_out_of_the_answer() {
     assert_ne!(calls[0]["id"], calls[1]["id"]);
     let tokens = choice["logprobs"]["content"].as_array().unwrap();
     assert!(tokens.len() > 100, "those of the calls as well");
-    let one = chat(&json!({"parallel_tool_calls": false}));
+    let one = calling(&json!({"parallel_tool_calls": false}));
+    let (_, reply) = server.post("/v1/chat/completions", &one);
+    let one = &reply["choices"][0];
     assert_eq!(one["message"]["tool_calls"].as_array().unwrap().len(), 1);
+    assert_eq!(one["finish_reason"], "tool_calls");
+    let up_to_the_call = "So: ".len() + CALL.len();
+    let usage = &reply["usage"];
+    assert_eq!(
+        (&usage["prompt_tokens"], &usage["completion_tokens"]),
+        (&json!(3), &json!(up_to_the_call)),
+        "it ends at the call"
+    );
     let none = chat(&json!({"tool_choice": "none"}));
     assert_eq!(
         (&none["message"]["tool_calls"], &none["finish_reason"]),
@@ -493,6 +533,38 @@ fn a_reader_that_goes_away_ends_its_answer() {
 }
 
 #[test]
+fn a_reader_that_takes_nothing_ends_its_answer_and_hears_of_it() {
+    let server = served_with(None, &[], None, Duration::from_millis(100));
+    let asked = json!({"prompt": ENDLESS, "stream": true}).to_string();
+    let mut stream = server.begin("POST", "/v1/completions", JSON, &asked);
+    let wait = Duration::from_secs(60);
+    let mut commands = (0..2).map(|_| server.commands.recv_timeout(wait).unwrap());
+    assert!(matches!(commands.next(), Some(Command::Generate { .. })));
+    assert!(matches!(commands.next(), Some(Command::Cancel { .. })));
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    assert!(reply.contains("the reader was too slow"));
+    assert!(!reply.contains("[DONE]"));
+}
+
+#[test]
+fn pieces_that_end_without_a_last_one_are_an_error_and_no_wait() {
+    let (link, _commands) = engine(None, &[]);
+    let model = Arc::new(Model::start(link, "tiny".into()).unwrap());
+    let (send, pieces) = mpsc::channel(1);
+    drop(send);
+    let echo = answer::Echo::default();
+    let mut answer = answer::Answer::begin("a".into(), true, model, pieces, None, echo);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let next = async { tokio::time::timeout(Duration::from_secs(10), answer.next()).await };
+    let next = runtime.block_on(next).expect("it waits for ever");
+    assert!(matches!(next, Err(failed::Failed::Slow)));
+}
+
+#[test]
 fn the_name_of_an_adapter_chooses_it() {
     let server = served(Some("t"), &["poet", "lawyer"], None);
     let names = server.ask("GET", "/v1/models", "", "").1;
@@ -536,6 +608,12 @@ fn what_cannot_be_answered_says_why() {
     );
     let refused = server.post("/v1/completions", &json!({"prompt": "refuse"}));
     assert_eq!(error(&refused), (400, "it is too long"));
+    let broken = server.post("/v1/completions", &json!({"prompt": BREAKS}));
+    assert_eq!(
+        error(&broken),
+        (500, "the model cannot compute: out of memory")
+    );
+    assert_eq!(broken.1["error"]["type"], "server_error");
     for (method, path, headers, body, status, part) in [
         ("POST", "/v1/completions", "", "{}", 400, "Content-Type"),
         ("POST", "/v1/completions", JSON, "{", 400, "not JSON"),

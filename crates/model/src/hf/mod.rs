@@ -266,7 +266,12 @@ pub fn dropouts(folder: &Path) -> Result<Vec<(&'static str, f64)>, HfError> {
 /// What of a folder's model is left out, and what its config.json says that has no effect here nor in transformers, but in another
 /// program; as sentences.
 pub fn ignored_in(folder: &Path) -> Vec<String> {
-    let left_out = whole_json(folder).ok().and_then(|c| families::left_out(&c));
+    let has = |beginning: &str| {
+        let weights = Weights::open(folder);
+        weights.is_ok_and(|weights| weights.names().any(|name| name.starts_with(beginning)))
+    };
+    let config = whole_json(folder).ok();
+    let left_out = config.and_then(|config| families::left_out(&config, has));
     let ignored = read_json(folder).ok().and_then(|c| families::ignored(&c));
     left_out.into_iter().chain(ignored).collect()
 }

@@ -129,6 +129,16 @@ impl GgufModel {
         self.architecture.name()
     }
 
+    /// What of the file is not read, as a sentence.
+    pub fn left_out(&self) -> Option<String> {
+        let n_layer = self.config.n_layer;
+        let mut tensors = self.tensors.list();
+        let is_left = tensors.any(|tensor| self.architecture.leaves_out(&tensor.name, n_layer));
+        is_left.then(|| {
+            "it is read without the blocks that predict tokens further ahead (nextn), and written without them".into()
+        })
+    }
+
     /// Its keys, which of several parts the first has.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata

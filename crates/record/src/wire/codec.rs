@@ -111,7 +111,34 @@ mod tests {
     use super::*;
     use crate::base::clock::UnixMillis;
     use crate::base::finding::{Finding, Signal, Status};
-    use crate::wire::{Command, Event, Num};
+    use crate::wire::{Command, Event, Num, StopReason};
+
+    #[test]
+    fn answers_of_older_programs_did_not_fail_to_compute() {
+        let line = |broken: bool| {
+            encode(&Envelope {
+                v: VERSION,
+                seq: 1,
+                t: UnixMillis(5),
+                event: Event::Generated {
+                    command: 1,
+                    n_tokens: 2,
+                    prompt_tokens: 3,
+                    kept_tokens: 0,
+                    seconds: 0.5,
+                    prefill_seconds: 0.25,
+                    reason: StopReason::Failed,
+                    message: "too long".into(),
+                    broken,
+                },
+            })
+        };
+        assert!(!line(false).contains("broken"), "{}", line(false));
+        for expected in [false, true] {
+            let read = decode_envelope(line(expected).trim_end()).unwrap();
+            assert!(matches!(read.event, Event::Generated { broken, .. } if broken == expected));
+        }
+    }
 
     #[test]
     fn non_finite_numbers_survive() {

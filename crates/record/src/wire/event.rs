@@ -295,6 +295,9 @@ pub enum Event {
         reason: StopReason,
         #[serde(default, skip_serializing_if = "String::is_empty")]
         message: String,
+        /// It failed because the model could not compute; otherwise what was asked was refused.
+        #[serde(default, skip_serializing_if = "is_false")]
+        broken: bool,
     },
     Checkpointed {
         step: u64,
@@ -490,4 +493,8 @@ pub struct ExaminedSequence {
 
 fn is_zero(n: &u64) -> bool {
     *n == 0
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }

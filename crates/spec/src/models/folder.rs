@@ -5,6 +5,7 @@ use crate::base::files::read_plain;
 use crate::base::text::one_line;
 use crate::data::tokenizer::{self, Marks};
 use crate::hf::{self, HfError, TokenIds};
+use crate::llama_cpp::{GgufModel, is_gguf};
 use crate::nn::{HeadKind, Model, ModelConfig};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -44,13 +45,17 @@ pub fn under(adapter: &Path) -> Option<PathBuf> {
     base_of(adapter).ok()
 }
 
-/// What to know of a model that its files do not tell plainly: a key that another program would read; of an adapter alone also of what
+/// What to know of a model that its files do not tell plainly: a key that another program would read, a part that is left out; of an adapter alone also of what
 /// it stands on.
 pub fn notes(model: &Path) -> Vec<String> {
     let (mut at, mut notes) = (Some(model.to_path_buf()), Vec::new());
     for _ in 0..=super::MAX_ADAPTERS {
         let Some(place) = at else { break };
         notes.extend(hf::ignored_in(&place));
+        if is_gguf(&place) {
+            let file = GgufModel::open(&place).ok();
+            notes.extend(file.and_then(|file| file.left_out()));
+        }
         at = is_adapter_alone(&place).then(|| under(&place)).flatten();
     }
     notes

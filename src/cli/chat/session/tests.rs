@@ -98,6 +98,7 @@ fn end(reason: StopReason) -> Event {
         prefill_seconds: 0.1,
         reason,
         message: "bad luck".into(),
+        broken: false,
     }
 }
 

@@ -77,6 +77,24 @@ fn sampling_settings_are_taken_by_their_names() {
 }
 
 #[test]
+fn answers_are_repeatable_where_the_request_or_the_server_has_a_seed() {
+    for (asked, of_server, repeatable) in [
+        (json!({"prompt": "a"}), None, false),
+        (json!({"prompt": "a", "seed": null}), None, false),
+        (json!({"prompt": "a", "seed": 3}), None, true),
+        (json!({"prompt": "a"}), Some(4), true),
+    ] {
+        let defaults = Defaults {
+            seed: of_server,
+            ..Defaults::default()
+        };
+        let body = asked.to_string();
+        let read = read(Endpoint::Completions, body.as_bytes(), &defaults).unwrap();
+        assert_eq!(read.repeatable, repeatable, "{asked} {of_server:?}");
+    }
+}
+
+#[test]
 fn prompts_are_texts_or_token_ids_alone_or_in_lists() {
     let prompts = |prompt: Value| {
         let asked = read_as(Endpoint::Completions, &json!({"prompt": prompt}));
@@ -148,6 +166,11 @@ fn messages_are_turns_whatever_the_form_of_their_content() {
     assert_eq!(messages[1].extra["tool_calls"], json!([call]));
     assert_eq!(messages[2].extra["tool_call_id"], "1");
     assert_eq!(tools[..], std::slice::from_ref(&tool)[..]);
+    let no_calls = json!({"messages": [{"role": "assistant", "content": "hi", "tool_calls": []}]});
+    assert_eq!(
+        chat(no_calls).unwrap().prompts,
+        [Prompt::Turns(vec![Turn::new("assistant", "hi")])]
+    );
     let none = chat(json!({"tools": [tool], "tool_choice": "none"})).unwrap();
     assert!(matches!(none.prompts[0], Prompt::Turns(_)));
 }

@@ -6,17 +6,25 @@ use std::collections::HashMap;
 
 /// Bytes of all tokens, by id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TokenBytes(Vec<Vec<u8>>);
+pub struct TokenBytes {
+    all: Vec<Vec<u8>>,
+    spaces_words: bool,
+}
 
 impl TokenBytes {
     /// Those of the token; none of an id that has no token.
     pub fn of(&self, id: u32) -> &[u8] {
-        self.0.get(id as usize).map_or(&[], Vec::as_slice)
+        self.all.get(id as usize).map_or(&[], Vec::as_slice)
     }
 
     /// All, by id.
     pub fn all(&self) -> &[Vec<u8>] {
-        &self.0
+        &self.all
+    }
+
+    /// Every word and every mark has a space in front of it, whatever the text (WordPiece).
+    pub fn spaces_words(&self) -> bool {
+        self.spaces_words
     }
 }
 
@@ -120,7 +128,10 @@ impl Tokenizer {
                 *bytes = added.content.into_bytes();
             }
         }
-        TokenBytes(all)
+        TokenBytes {
+            all,
+            spaces_words: spelling.inside_word.is_some(),
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Answers in the form of a JSON schema: before each token the parser says which ones may come next.
 
+mod search;
+
 use crate::base::text::one_line;
 use crate::data::tokenizer::{TokenBytes, Tokenizer};
 use crate::nn::generate::{Constraint, FORBIDDEN};
@@ -22,7 +24,7 @@ impl Forms {
     /// For logits of `vocab_size` tokens, of which `ends` end a text.
     ///
     /// # Errors
-    /// A sentence: no token ends a text.
+    /// A sentence: no token ends a text, or texts of tokens have spaces that JSON of a fixed form does not.
     pub fn new(
         tokenizer: &Tokenizer,
         bytes: &TokenBytes,
@@ -35,6 +37,12 @@ impl Forms {
                     .into(),
             );
         };
+        if bytes.spaces_words() {
+            return Err(
+                "this model's tokenizer (WordPiece) puts a space before every word, so its answers cannot have a given form: use a model with a tokenizer that keeps spaces, like BPE or Unigram"
+                    .into(),
+            );
+        }
         let mut words = bytes.all().to_vec();
         words.resize(vocab_size, Vec::new());
         // Marks are no text.
@@ -61,38 +69,25 @@ impl Forms {
     /// # Errors
     /// A sentence with the place in the schema: it contradicts itself, or has parts that are not supported.
     pub fn json(&self, schema: &Value) -> Result<Form, String> {
-        let Value::Object(schema) = schema else {
+        let Value::Object(map) = schema else {
             return Err("a JSON schema must be an object".into());
         };
-        let whole = Place {
-            path: String::new(),
-            schema,
-        };
-        match self.matcher(schema, schema) {
+        match self.matcher(map.clone()) {
             Ok(matcher) => Ok(Form {
                 matcher,
                 ends: self.ends.clone(),
             }),
             Err(why) => {
-                let (path, why) = self.innermost(schema, whole, why);
+                let (path, why) = search::innermost(self, schema, why);
                 let place = if path.is_empty() { "its root" } else { &path };
                 Err(format!("the JSON schema cannot be used: {place}: {why}"))
             }
         }
     }
 
-    /// Of a part of the schema `root`, to which its references lead.
-    fn matcher(
-        &self,
-        root: &Map<String, Value>,
-        part: &Map<String, Value>,
-    ) -> Result<Matcher, String> {
-        let mut schema = part.clone();
-        for key in DEFINITIONS {
-            if let Some(definitions) = root.get(key) {
-                schema.insert(key.into(), definitions.clone());
-            }
-        }
+    /// # Errors
+    /// The parser's.
+    fn matcher(&self, mut schema: Map<String, Value>) -> Result<Matcher, String> {
         // As Python's `json.dumps` writes it: a small model would go on with spaces for ever.
         let style = json!({
             "whitespace_flexible": false,
@@ -106,61 +101,6 @@ impl Forms {
             Some(why) => Err(short(&why)),
             None => Ok(matcher),
         }
-    }
-
-    /// The innermost part that cannot be used alone, and why: the parser does not say where it stopped.
-    fn innermost(&self, root: &Map<String, Value>, part: Place, why: String) -> (String, String) {
-        for inner in part.parts() {
-            if let Err(why) = self.matcher(root, inner.schema) {
-                return self.innermost(root, inner, why);
-            }
-        }
-        (part.path, why)
-    }
-}
-
-/// Where a schema has others, which its references name.
-const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
-
-/// A schema within another one.
-struct Place<'a> {
-    /// `properties.x`; empty for the whole.
-    path: String,
-    schema: &'a Map<String, Value>,
-}
-
-impl<'a> Place<'a> {
-    /// The schemas in it.
-    fn parts(&self) -> Vec<Place<'a>> {
-        let mut parts = Vec::new();
-        let mut add = |path: String, value: &'a Value| {
-            if let Value::Object(schema) = value {
-                let path = match self.path.is_empty() {
-                    true => path,
-                    false => format!("{}.{path}", self.path),
-                };
-                parts.push(Place { path, schema });
-            }
-        };
-        for (key, value) in self.schema {
-            match (key.as_str(), value) {
-                (
-                    "properties" | "patternProperties" | "$defs" | "definitions",
-                    Value::Object(all),
-                ) => {
-                    all.iter()
-                        .for_each(|(name, value)| add(format!("{key}.{name}"), value));
-                }
-                ("anyOf" | "oneOf" | "allOf" | "prefixItems", Value::Array(all)) => {
-                    (0..)
-                        .zip(all)
-                        .for_each(|(at, value): (usize, _)| add(format!("{key}[{at}]"), value));
-                }
-                ("items" | "additionalProperties" | "not", value) => add(key.clone(), value),
-                _ => {}
-            }
-        }
-        parts
     }
 }
 

@@ -3,7 +3,7 @@
 use super::adapters::Adapters;
 use super::conventions::{AllConventions, Conventions};
 use super::stops::StopStringFilter;
-use super::{GenerationEnd, Piece, RenderedPrompt, Step, TextModel};
+use super::{GenerationEnd, NoAnswer, Piece, RenderedPrompt, Step, TextModel};
 use crate::base::child::Child;
 use crate::base::human::counted;
 use crate::base::sampling::{ContextLimit, Sampling};
@@ -379,19 +379,19 @@ impl TextModel for LoadedModel {
         sampling: &Sampling,
         wanted: &Wanted,
         on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
-    ) -> Result<GenerationEnd, String> {
+    ) -> Result<GenerationEnd, NoAnswer> {
         let when_full = self.when_full(sampling);
         let (len, context) = (reading.tokens.len(), self.model.shape().seq_len);
         if wanted.prompt_logprobs && len > context {
-            return Err(format!(
+            return Err(NoAnswer::Refused(format!(
                 "the prompt has {len} tokens, more than the context of {context}: its log-probabilities need all of them"
-            ));
+            )));
         }
         if when_full == WhenFull::Stop && len > context {
-            return Err(format!(
+            return Err(NoAnswer::Refused(format!(
                 "the prompt has {len} tokens, more than the context of {context}: shorten it, start a new conversation, \
                  or let the context roll"
-            ));
+            )));
         }
         if wanted.repeatable {
             self.kept = PrefixCache::default();
@@ -490,8 +490,8 @@ impl TextModel for LoadedModel {
     }
 }
 
-fn cannot_compute(error: candle_core::Error) -> String {
-    format!("the model cannot compute: {}", error_text(error))
+fn cannot_compute(error: candle_core::Error) -> NoAnswer {
+    NoAnswer::Broken(format!("the model cannot compute: {}", error_text(error)))
 }
 
 fn cancelled() -> GenerationEnd {

@@ -84,6 +84,29 @@ pub struct GenerationEnd {
     pub message: String,
 }
 
+/// Why there is no answer, as a sentence for the user.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoAnswer {
+    /// The model does not take what it was asked.
+    #[error("{0}")]
+    Refused(String),
+    /// It cannot compute: too little memory, damaged weights.
+    #[error("{0}")]
+    Broken(String),
+}
+
+impl From<String> for NoAnswer {
+    fn from(why: String) -> NoAnswer {
+        NoAnswer::Refused(why)
+    }
+}
+
+impl From<NoAnswer> for String {
+    fn from(why: NoAnswer) -> String {
+        why.to_string()
+    }
+}
+
 /// Something that continues text.
 pub trait TextModel {
     /// Renders a prompt. Of a conversation that does not fit the context, oldest turns are left out if `sampling` lets them.
@@ -95,14 +118,14 @@ pub trait TextModel {
     /// Generates a continuation; `on_step` is called for every token and between the chunks of a long prompt, and may cancel.
     ///
     /// # Errors
-    /// A sentence for the user: a prompt longer than the context where that may not roll, or a failure of the model.
+    /// A prompt longer than the context where that may not roll, a form that cannot be followed, or a failure of the model.
     fn answer(
         &mut self,
         reading: &RenderedPrompt,
         sampling: &Sampling,
         wanted: &Wanted,
         on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
-    ) -> Result<GenerationEnd, String>;
+    ) -> Result<GenerationEnd, NoAnswer>;
 
     /// [`TextModel::answer`] with nothing but the text.
     ///
@@ -113,7 +136,7 @@ pub trait TextModel {
         reading: &RenderedPrompt,
         sampling: &Sampling,
         on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
-    ) -> Result<GenerationEnd, String> {
+    ) -> Result<GenerationEnd, NoAnswer> {
         self.answer(reading, sampling, &Wanted::default(), on_step)
     }
 
@@ -186,6 +209,8 @@ struct AnswerReport {
     prompt_tokens: usize,
     kept_tokens: usize,
     continued: GenerationEnd,
+    /// The model could not compute.
+    broken: bool,
     seconds: Duration,
     /// From the prompt to the first token.
     prefill: Duration,
@@ -257,10 +282,12 @@ impl InferenceServer<'_> {
             }
             self.poll_inbox(id)
         });
+        let broken = matches!(continued, Err(NoAnswer::Broken(_)));
         let ending = AnswerReport {
             prompt_tokens: reading.tokens.len(),
             kept_tokens,
-            continued: continued.unwrap_or_else(failed),
+            continued: continued.unwrap_or_else(|why| failed(why.into())),
+            broken,
             seconds: self.clock.elapsed() - begun,
             prefill: first.map_or(Duration::ZERO, |first| first - read_from),
         };
@@ -364,6 +391,7 @@ impl AnswerReport {
             prompt_tokens: 0,
             kept_tokens: 0,
             continued,
+            broken: false,
             seconds: Duration::ZERO,
             prefill: Duration::ZERO,
         }
@@ -400,6 +428,7 @@ fn generated(command: CommandId, ending: AnswerReport) -> Event {
         prefill_seconds: ending.prefill.as_secs_f64(),
         reason: ending.continued.reason,
         message: ending.continued.message,
+        broken: ending.broken,
     }
 }
 

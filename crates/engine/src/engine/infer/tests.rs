@@ -9,6 +9,9 @@ struct Parrot<'a> {
     at_token: &'a mut dyn FnMut(usize),
 }
 
+/// A prompt at which the model cannot compute.
+const BROKEN: &str = "broken";
+
 impl TextModel for Parrot<'_> {
     fn read(&self, prompt: &Prompt, _sampling: &Sampling) -> Result<RenderedPrompt, String> {
         match prompt {
@@ -40,7 +43,10 @@ impl TextModel for Parrot<'_> {
         sampling: &Sampling,
         _wanted: &Wanted,
         on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
-    ) -> Result<GenerationEnd, String> {
+    ) -> Result<GenerationEnd, NoAnswer> {
+        if reading.text == BROKEN {
+            return Err(NoAnswer::Broken("out of memory".into()));
+        }
         let mut reason = StopReason::Length;
         let mut n_tokens = 0;
         // Long prompts are read in pieces.
@@ -176,6 +182,24 @@ fn prompts_are_answered_in_order() {
     assert_eq!(
         reason(&events, 2).unwrap(),
         (StopReason::Failed, "nothing to repeat".into())
+    );
+}
+
+#[test]
+fn a_model_that_cannot_compute_is_told_apart_from_a_prompt_that_is_refused() {
+    let before = vec![
+        generate(1, "", 3),
+        generate(2, BROKEN, 3),
+        generate(3, "ab", 1),
+    ];
+    let events = served(before, |_, send| send.send(detach(4)).unwrap());
+    let ends = events.iter().filter_map(|event| match event {
+        Event::Generated { reason, broken, .. } => Some((*reason, *broken)),
+        _ => None,
+    });
+    assert_eq!(
+        ends.take(2).collect::<Vec<_>>(),
+        [(StopReason::Failed, false), (StopReason::Failed, true)]
     );
 }
 

@@ -5,7 +5,7 @@ use super::super::safetensors::{TensorHead, write_with};
 use super::super::{Dtype, HfError, pretty};
 use super::description::MAX_BYTES;
 use super::join::{Join, Joins};
-use super::peft::{HEAD, TABLES};
+use super::peft::{HEAD, TABLES, in_text_model};
 use super::{
     A, ADAPTER_CONFIG, ADAPTER_WEIGHTS, B, FINGERPRINT, KEEPS_TIED, MAGNITUDE, PREFIX, Peft,
     part_of,
@@ -212,7 +212,7 @@ impl Peft {
         let ties = super::super::read_config(folder)?.ties_head();
         let head = self.file.names().any(|name| plain(name) == HEAD);
         let mut names = self.file.names();
-        let table = names.find(|name| TABLES.contains(&plain(name)));
+        let table = names.find(|name| TABLES.contains(&&*in_text_model(plain(name))));
         Ok(table.filter(|_| ties && !head).map(String::from))
     }
 

@@ -178,7 +178,7 @@ impl Peft {
         let config = config.filter(|config| config.d_model == d_model);
         let said = config.and_then(|config| config.vocab_size);
         let tables = self.file.names().filter(|name| {
-            let name = name.strip_prefix(PREFIX).unwrap_or(name);
+            let name: &str = &in_text_model(name.strip_prefix(PREFIX).unwrap_or(name));
             [HEAD, OLD_HEAD].contains(&name) || TABLES.contains(&name)
         });
         let rows = tables.filter_map(|name| match *self.file.shape(name)? {
@@ -229,7 +229,8 @@ impl Peft {
         };
         let mut found = Changes::default();
         for name in self.file.names() {
-            let module = name.strip_prefix(PREFIX).unwrap_or(name);
+            let said = name.strip_prefix(PREFIX).unwrap_or(name);
+            let module: &str = &in_text_model(said);
             if let Some(start) = name.strip_suffix(B) {
                 self.must_have(name, &format!("{start}{A}"))?;
             } else if module.contains(MAGNITUDE) {
@@ -239,12 +240,12 @@ impl Peft {
                     );
                 }
             } else if let Some(module) = module.strip_suffix(A) {
-                if !self.description.targets.finds(module) {
-                    return Err(self.untargeted(module));
+                let said = said.strip_suffix(A).unwrap_or(said);
+                if !self.description.targets.finds(said) {
+                    return Err(self.untargeted(said));
                 }
-                let module = in_text_model(module);
                 let own = by_name.get(format!("{module}.weight").as_str());
-                let fused = joined.get(module.as_ref());
+                let fused = joined.get(module);
                 // A fused matrix may have the name of one of its parts: the rows tell the two apart.
                 let rows = self.rows_of(name);
                 let fused = fused.filter(|fused| {
@@ -259,7 +260,7 @@ impl Peft {
                 } else {
                     return Err(self.wrong(format!(
                         "it belongs to another model: this one has no {}",
-                        one_line(&module)
+                        one_line(module)
                     )));
                 }
             } else if let Some(info) = by_name.get(module).copied().or_else(|| table(module)) {
@@ -342,7 +343,7 @@ impl Peft {
     /// Checks the head of a tied base: PEFT has a copy of both.
     fn is_the_table(&self, head: &str) -> Result<(), HfError> {
         let table = self.file.names().find(|name| {
-            let name = name.strip_prefix(PREFIX).unwrap_or(name);
+            let name: &str = &in_text_model(name.strip_prefix(PREFIX).unwrap_or(name));
             TABLES.contains(&name)
         });
         let Some(table) = table else {
@@ -601,7 +602,7 @@ impl Peft {
 }
 
 /// A module of a text model by its name there, where the adapter was trained on one with vision (Qwen 3.5).
-fn in_text_model(module: &str) -> Cow<'_, str> {
+pub(super) fn in_text_model(module: &str) -> Cow<'_, str> {
     match module.strip_prefix("model.language_model.") {
         Some(rest) => format!("model.{rest}").into(),
         None => module.into(),

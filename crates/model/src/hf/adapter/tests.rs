@@ -214,17 +214,28 @@ fn ranks_and_alphas_of_a_specs_patterns_round_trip() {
 fn with_tensors(from: &Path, to: &Path, more: &[(&str, &[usize], Vec<f32>)]) {
     std::fs::copy(from.join(ADAPTER_CONFIG), to.join(ADAPTER_CONFIG)).unwrap();
     let file = TensorFile::open(&from.join(ADAPTER_WEIGHTS)).unwrap();
-    let own = file.names().map(|name| {
-        let shape = file.shape(name).unwrap();
-        let values = file.read(name, shape).unwrap();
-        (name.to_string(), shape.to_vec(), values)
-    });
     let more = more.iter();
     let more = more.map(|(name, shape, values)| {
         let name = format!("{PREFIX}{name}");
         (name, shape.to_vec(), values.clone())
     });
-    let all: Vec<_> = own.chain(more).collect();
+    let all: Vec<_> = tensors_of(&file).into_iter().chain(more).collect();
+    put_tensors(to, &all);
+}
+
+/// Name, shape and values.
+type Tensor = (String, Vec<usize>, Vec<f32>);
+
+fn tensors_of(file: &TensorFile) -> Vec<Tensor> {
+    let all = file.names().map(|name| {
+        let shape = file.shape(name).unwrap();
+        let values = file.read(name, shape).unwrap();
+        (name.to_string(), shape.to_vec(), values)
+    });
+    all.collect()
+}
+
+fn put_tensors(to: &Path, all: &[Tensor]) {
     let heads: Vec<TensorHead> = all
         .iter()
         .map(|(name, shape, _)| TensorHead::f32(name.as_str(), shape.clone()))
@@ -262,6 +273,38 @@ fn a_separate_head_on_a_tied_base_is_rejected_unless_it_equals_the_table() {
     }
     let same = [(head, shape, table(1.0)), (embeddings, shape, table(1.0))];
     assert_eq!(merged(&same), "");
+}
+
+/// PEFT's names on the whole of a model with vision, of which the text model is a part.
+#[test]
+fn tables_saved_beside_a_vision_tower_are_those_of_the_text_model() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let lora = Lora {
+        modules_to_save: vec![Whole::Embeddings],
+        ..Lora::default()
+    };
+    let model = adapted_on(&llama(), lora);
+    write(&model, from.path());
+    std::fs::copy(
+        from.path().join(ADAPTER_CONFIG),
+        to.path().join(ADAPTER_CONFIG),
+    )
+    .unwrap();
+    let file = TensorFile::open(&from.path().join(ADAPTER_WEIGHTS)).unwrap();
+    let mut all = tensors_of(&file);
+    for (name, _, _) in &mut all {
+        *name = name.replace(".model.model.", ".model.model.language_model.");
+    }
+    let table = "base_model.model.model.language_model.embed_tokens.weight";
+    assert!(all.iter().any(|(name, _, _)| name == table));
+    put_tensors(to.path(), &all);
+    let merged = |folder: &Path| {
+        let mut model = base(&model);
+        merge_adapter(folder, &mut model).unwrap();
+        model.params().read_weights(<[f32]>::to_vec).unwrap()
+    };
+    assert!(merged(to.path()) == merged(from.path()));
+    assert_eq!(Peft::open(to.path()).unwrap().vocab_size(8), Some(11));
 }
 
 /// PEFT trains only the embeddings and keeps the base's head: a different model than one with a single table.

@@ -48,14 +48,19 @@ pub fn text_model(config: &Value) -> Result<Cow<'_, Value>, String> {
     Ok(Cow::Owned(text))
 }
 
-/// What of the whole model is left out, as a sentence.
-pub fn left_out(config: &Value) -> Option<String> {
-    let text = text_of(config)?;
-    let has_vision = !config["vision_config"].is_null();
-    let ahead = text["mtp_num_hidden_layers"].as_u64().filter(|n| *n > 0);
+/// What of the whole model is left out, as a sentence. `has` knows whether there are tensors whose names begin so: files of a text
+/// model alone may have them, too.
+pub fn left_out(config: &Value, has: impl Fn(&str) -> bool) -> Option<String> {
+    let text = text_of(config);
+    if text.is_none() && config["model_type"] != TEXT {
+        return None;
+    }
+    let has_vision = text.is_some() && !config["vision_config"].is_null();
+    let ahead = text.and_then(|text| text["mtp_num_hidden_layers"].as_u64());
+    let has_ahead = ahead.is_some_and(|n| n > 0);
     let parts = [
-        has_vision.then_some("vision (model.visual)"),
-        ahead.map(|_| "the head that predicts tokens further ahead (mtp)"),
+        (has_vision || has("model.visual.")).then_some("vision (model.visual)"),
+        (has_ahead || has("mtp.")).then_some("the head that predicts tokens further ahead (mtp)"),
     ];
     let parts: Vec<&str> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| {

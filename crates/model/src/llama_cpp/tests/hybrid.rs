@@ -175,6 +175,15 @@ fn blocks_that_predict_tokens_further_ahead_are_left_out() {
     let more = ["blk.4.nextn.enorm.weight", "blk.4.attn_norm.weight"];
     let read = opened(&with(&plain, ahead, &more)).unwrap();
     assert_eq!(Ok(read), opened(&plain));
+    let left_out = |bytes: &[u8]| {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("model.gguf");
+        std::fs::write(&path, bytes).unwrap();
+        GgufModel::open(&path).unwrap().left_out()
+    };
+    let note = left_out(&with(&plain, ahead, &more)).unwrap();
+    assert!(note.contains("nextn"), "{note}");
+    assert_eq!(left_out(&plain), None);
     let error = opened(&with(&plain, |_| {}, &["blk.3.nextn.enorm.weight"])).unwrap_err();
     assert!(
         error.contains("blk.3.nextn.enorm.weight does not belong"),

@@ -3,7 +3,6 @@
 
 use super::json::{self, Json};
 use super::{Block, Call, Format, Reading};
-use serde_json::{Value, json};
 
 const MARK: &str = "[TOOL_CALLS]";
 const ID: &str = "[CALL_ID]";
@@ -31,14 +30,16 @@ fn read(text: &str, _: Reading) -> Block {
 fn list(inner: &str, before: usize) -> Block {
     match Json::begins(inner) {
         Json::Open => Block::Open,
-        Json::Whole(Value::Array(values), len) => {
-            let calls: Option<Vec<Call>> = values.iter().map(json::call).collect();
+        Json::Whole(written, len) => {
+            let items = written.items();
+            let calls: Option<Vec<Call>> =
+                items.and_then(|items| items.iter().map(json::call).collect());
             match calls {
                 Some(calls) if !calls.is_empty() => Block::Calls(calls, before + len),
                 _ => Block::Text,
             }
         }
-        Json::Whole(..) | Json::Wrong => Block::Text,
+        Json::Wrong => Block::Text,
     }
 }
 
@@ -61,8 +62,16 @@ fn named(inner: &str, before: usize) -> Block {
         Some((name, id)) => (name, Some(id)),
         None => (head, None),
     };
-    match json::call(&json!({"name": name.trim(), "arguments": arguments, "id": id})) {
-        Some(call) => Block::Calls(vec![call], before + at + len),
+    let name = name.trim();
+    match arguments.arguments().filter(|_| !name.is_empty()) {
+        Some(arguments) => {
+            let call = Call {
+                name: name.into(),
+                arguments,
+                id: id.map(String::from),
+            };
+            Block::Calls(vec![call], before + at + len)
+        }
         None => Block::Text,
     }
 }

@@ -109,7 +109,13 @@ impl Rest<'_> {
                     'n' => text.push('\n'),
                     't' => text.push('\t'),
                     'r' => text.push('\r'),
-                    known @ ('\\' | '"' | '\'') => text.push(known),
+                    'b' => text.push('\u{8}'),
+                    'f' => text.push('\u{c}'),
+                    known @ ('\\' | '"' | '\'' | '/') => text.push(known),
+                    kind @ ('x' | 'u') => match character(&mut chars, kind) {
+                        Some(c) => text.push(c),
+                        None => text.extend(['\\', kind]),
+                    },
                     other => text.extend(['\\', other]),
                 },
                 c => text.push(c),
@@ -117,4 +123,34 @@ impl Rest<'_> {
         }
         None
     }
+}
+
+/// The character of `\x` and two digits or of `\u` and four, of which two may be a pair of surrogates; `None` takes nothing.
+fn character(
+    chars: &mut (impl Iterator<Item = (usize, char)> + Clone),
+    kind: char,
+) -> Option<char> {
+    let mut ahead = chars.clone();
+    let n = if kind == 'x' { 2 } else { 4 };
+    let code = number(&mut ahead, n)?;
+    let code = match code {
+        0xd800..=0xdbff => {
+            let follows = ahead.next()?.1 == '\\' && ahead.next()?.1 == 'u';
+            follows.then_some(())?;
+            let second = number(&mut ahead, 4)?;
+            let low = second.checked_sub(0xdc00).filter(|low| *low < 0x400)?;
+            0x10000 + ((code - 0xd800) << 10) + low
+        }
+        code => code,
+    };
+    let c = char::from_u32(code)?;
+    *chars = ahead;
+    Some(c)
+}
+
+/// The number of so many hexadecimal digits.
+fn number(chars: &mut impl Iterator<Item = (usize, char)>, n: usize) -> Option<u32> {
+    (0..n).try_fold(0, |number, _| {
+        Some(16 * number + chars.next()?.1.to_digit(16)?)
+    })
 }

@@ -9,7 +9,9 @@ fn read_in(word: &str, size: usize, answer: &str) -> (String, Vec<Call>) {
     let tools = Tools::new(vec![
         json!({"type": "function", "function": {"name": "add", "parameters": {"properties": {
             "a": {"type": "integer"}, "b": {"type": ["number", "null"]}, "exact": {"type": "boolean"},
-            "note": {"type": "string"}, "list": {"type": "array"}}}}}),
+            "note": {"type": "string"}, "list": {"type": "array"},
+            "maybe": {"anyOf": [{"type": "string"}, {"type": "null"}]}, "digit": {"enum": ["1", "2"]},
+            "level": {"oneOf": [{"const": 3}, {"allOf": [{"type": "boolean"}]}]}}}}}),
         json!({"name": "now"}),
     ]);
     let mut reader = CallReader::new(Format::named(word).unwrap(), tools);
@@ -138,8 +140,51 @@ fn xml_has_values_of_the_kinds_that_the_tool_takes() {
     expect("qwen_xml", &format!("So:\n{call}"), "So:", &[said]);
     let bare = "<function=add><parameter=a>many</parameter></function>";
     expect("qwen_xml", bare, "", &[r#"add {"a":"many"}"#]);
+    let half = "Now:\n<function=now></function>\n</tool_call>\n<function=now></function> Done.";
+    expect("qwen_xml", half, "Now: Done.", &["now {}", "now {}"]);
+    let cut = "<function=now></function>\n</tool_c";
+    expect("qwen_xml", cut, "", &["now {}"]);
     let open = "<tool_call><function=now></function>";
     expect("qwen_xml", open, "", &["now {}"]);
+}
+
+#[test]
+fn xml_has_texts_where_a_part_of_the_schema_takes_them() {
+    let call = |name: &str, value: &str| {
+        format!("<function=add><parameter={name}>{value}</parameter></function>")
+    };
+    for (name, written, value) in [
+        ("maybe", "12", r#""12""#),
+        ("maybe", "true", r#""true""#),
+        ("maybe", "null", "null"),
+        ("digit", "1", r#""1""#),
+        ("level", "3", "3"),
+        ("level", "True", "true"),
+    ] {
+        let said = format!(r#"add {{"{name}":{value}}}"#);
+        expect("qwen_xml", &call(name, written), "", &[&said]);
+    }
+}
+
+#[test]
+fn numbers_keep_all_their_digits() {
+    let big = "123456789012345678901234";
+    let json =
+        format!(r#"{{"name": "add", "arguments": {{ "a" : {big}, "b": [1.50, "x \" y"] }}}}"#);
+    let said = format!(r#"add {{"a":{big},"b":[1.50,"x \" y"]}}"#);
+    expect(
+        "hermes",
+        &format!("<tool_call>{json}</tool_call>"),
+        "",
+        &[&said],
+    );
+    expect("llama3", &json, "", &[&said]);
+    expect("mistral", &format!("[TOOL_CALLS][{json}]"), "", &[&said]);
+    let named = format!("[TOOL_CALLS]add[ARGS]{{\"a\": {big}}}");
+    let alone = format!(r#"add {{"a":{big}}}"#);
+    expect("mistral", &named, "", &[&alone]);
+    let xml = format!("<function=add><parameter=a>{big}</parameter></function>");
+    expect("qwen_xml", &xml, "", &[&alone]);
 }
 
 #[test]
@@ -173,6 +218,9 @@ fn lfm_writes_calls_of_python() {
     let calls = r#"<|tool_call_start|>[add(a=1, b=2.5), say(x='it\'s', y=[True, None, {"k": -1e3}]), now()]<|tool_call_end|>Wait."#;
     let say = r#"say {"x":"it's","y":[true,null,{"k":-1000.0}]}"#;
     expect("lfm2", calls, "Wait.", &[SUM, say, "now {}"]);
+    let escapes = r#"<|tool_call_start|>[say(x="\u00e4\ud83d\ude00\x41\b\f\/ \ud83d \u12 \q")]<|tool_call_end|>"#;
+    let said = r#"say {"x":"ä😀A\b\f/ \\ud83d \\u12 \\q"}"#;
+    expect("lfm2", escapes, "", &[said]);
     let deep = format!(
         "<|tool_call_start|>[f(a={})]<|tool_call_end|>",
         "[".repeat(10_000)

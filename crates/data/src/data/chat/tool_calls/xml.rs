@@ -1,8 +1,9 @@
 //! `<tool_call><function=name><parameter=x>…</parameter></function></tool_call>`: Qwen3-Coder and Qwen 3.5. A value is text; which
 //! kind of value it stands for is known from the tool's definition.
 
+use super::json::compact;
 use super::{Block, Call, Format, Reading};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 const START: &str = "<tool_call>";
 const END: &str = "</tool_call>";
@@ -41,50 +42,83 @@ fn function(rest: &mut Rest, reading: Reading) -> Result<Call, Not> {
     if name.is_empty() || name.contains(['<', '\n']) {
         return Err(Not::Call);
     }
-    let mut arguments = Map::new();
+    let mut arguments: Vec<(&str, String)> = Vec::new();
     while rest.either(PARAMETER, FUNCTION_END)? {
         let parameter = rest.until(">")?.trim();
         let written = rest.until(PARAMETER_END)?;
         let written = written.strip_prefix('\n').unwrap_or(written);
         let written = written.strip_suffix('\n').unwrap_or(written);
         let schema = reading.tools.parameter(name, parameter);
-        arguments.insert(parameter.into(), value(written, schema));
+        arguments.retain(|(other, _)| *other != parameter);
+        arguments.push((parameter, value(written, schema)));
     }
-    if is_wrapped {
-        match rest.take(END) {
-            // The model may end its turn instead.
-            Err(Not::Whole) if reading.is_end => rest.0 = "",
-            taken => taken?,
-        }
+    match rest.take(END) {
+        // The model may end its turn instead.
+        Err(Not::Whole) if reading.is_end => rest.0 = "",
+        // Where the first mark is left out, so may be the last one.
+        Err(Not::Call) if !is_wrapped => {}
+        taken => taken?,
     }
+    let pairs = arguments.iter();
+    let pairs: Vec<String> = pairs
+        .map(|(key, value)| format!("{}:{value}", Value::from(*key)))
+        .collect();
     Ok(Call {
         name: name.into(),
-        arguments: Value::Object(arguments).to_string(),
+        arguments: format!("{{{}}}", pairs.join(",")),
         id: None,
     })
 }
 
-/// The value of a parameter whose schema takes it. Without a schema, and where it takes texts, a text.
-fn value(written: &str, schema: Option<&Value>) -> Value {
-    let text = || Value::String(written.into());
+/// The value of a parameter whose schema takes it, as JSON. Without a schema, and where it takes texts, a text.
+fn value(written: &str, schema: Option<&Value>) -> String {
+    let text = || Value::from(written).to_string();
     let Some(schema) = schema else {
         return text();
     };
-    let takes = |word: &str| match &schema["type"] {
-        Value::String(only) => only == word,
-        Value::Array(several) => several.iter().any(|one| one == word),
-        _ => false,
-    };
+    let mut kinds = Vec::new();
+    kinds_of(schema, &mut kinds);
+    let takes = |word: &str| kinds.contains(&word);
     let trimmed = written.trim();
     match trimmed {
-        "null" | "None" if takes("null") => return Value::Null,
+        "null" | "None" if takes("null") => return "null".into(),
         _ if takes("string") => return text(),
         // As Python writes them.
-        "True" if takes("boolean") => return true.into(),
-        "False" if takes("boolean") => return false.into(),
+        "True" if takes("boolean") => return "true".into(),
+        "False" if takes("boolean") => return "false".into(),
         _ => {}
     }
-    serde_json::from_str(trimmed).unwrap_or_else(|_| text())
+    match serde_json::from_str::<Value>(trimmed) {
+        Ok(_) => compact(trimmed),
+        Err(_) => text(),
+    }
+}
+
+/// The kinds of values that a schema takes, in any of its parts.
+fn kinds_of<'a>(schema: &'a Value, kinds: &mut Vec<&'a str>) {
+    match &schema["type"] {
+        Value::String(only) => kinds.push(only),
+        Value::Array(several) => kinds.extend(several.iter().filter_map(Value::as_str)),
+        _ => {}
+    }
+    let values = schema["enum"].as_array().into_iter().flatten();
+    kinds.extend(values.chain(schema.get("const")).map(kind));
+    for key in ["anyOf", "oneOf", "allOf"] {
+        for part in schema[key].as_array().into_iter().flatten() {
+            kinds_of(part, kinds);
+        }
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
 }
 
 /// What is not read yet.

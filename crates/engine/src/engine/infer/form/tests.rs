@@ -114,9 +114,31 @@ fn schemas_that_cannot_be_used_say_why_and_where() {
             "cannot be used: properties.x.anyOf[1].items: ",
         ),
         (json!({"type": "nonsense"}), "cannot be used: its root: "),
+        // References lead to any part of the whole, and to what they name alone.
+        (
+            json!({"properties": {"a": {"$ref": "#/properties/b"}, "b": {"type": "string"}, "c": {"type": "odd"}}}),
+            "cannot be used: properties.c: ",
+        ),
+        (
+            json!({"properties": {"a": {"items": {"$ref": "#"}}, "b": {"type": "odd"}}}),
+            "cannot be used: properties.b: ",
+        ),
+        (
+            json!({"properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": {"type": "odd"}}}),
+            "cannot be used: $defs.b: ",
+        ),
+        (
+            json!({"type": "odd", "$defs": {"b": {"type": "strange"}}}),
+            "cannot be used: its root: ",
+        ),
+        (
+            json!({"properties": {"a": {"$ref": "#/$defs/gone"}}}),
+            "cannot be used: properties.a: ",
+        ),
     ] {
         let why = forms.json(&schema).err().unwrap();
         assert!(why.contains(part), "{schema}: {why}");
+        assert!(!why.contains("whole"), "{why}");
         assert!(
             why.chars().count() < MAX_ERROR + 100 && !why.contains('\n'),
             "{why}"
@@ -124,4 +146,10 @@ fn schemas_that_cannot_be_used_say_why_and_where() {
     }
     let none = Forms::new(&tokenizer, &tokenizer.token_bytes(), &[], 400);
     assert!(none.err().unwrap().contains("no token that ends a text"));
+    let kind = json!({"wordpiece": {"vocab_size": 330}});
+    let config: TokenizerConfig = serde_json::from_value(kind).unwrap();
+    let words = config.build(&TEXT.repeat(30), TEXT).unwrap();
+    let spaced = Forms::new(&words, &words.token_bytes(), &[0], words.vocab_size());
+    let why = spaced.err().unwrap();
+    assert!(why.contains("WordPiece") && why.contains("BPE"), "{why}");
 }

@@ -550,6 +550,7 @@ fn log_probabilities_come_with_bytes_and_alternatives_of_the_prompt_as_well() {
     });
     assert!(
         why.unwrap_err()
+            .to_string()
             .contains("its log-probabilities need all of them")
     );
     let form = Wanted {
@@ -559,5 +560,9 @@ fn log_probabilities_come_with_bytes_and_alternatives_of_the_prompt_as_well() {
     let why = held.answer(&reading, &greedy(1), &form, &mut |_| {
         ControlFlow::Continue(())
     });
-    assert!(why.unwrap_err().contains("no token that ends a text"));
+    assert!(
+        why.unwrap_err()
+            .to_string()
+            .contains("no token that ends a text")
+    );
 }

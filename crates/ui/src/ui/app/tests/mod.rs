@@ -411,6 +411,7 @@ fn end(id: CommandId, n_tokens: u64, reason: StopReason) -> Incoming {
         prefill_seconds: 0.12,
         reason,
         message: String::new(),
+        broken: false,
     })
 }
 

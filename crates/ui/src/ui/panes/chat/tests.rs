@@ -70,6 +70,7 @@ fn done(command: CommandId, reason: StopReason) -> Event {
         prefill_seconds: 0.25,
         reason,
         message: String::new(),
+        broken: false,
     }
 }
 
@@ -239,6 +240,7 @@ fn a_turn_that_was_stopped_while_it_was_read_stays_and_the_foot_tells_what_was_r
         prefill_seconds: 0.0,
         reason: StopReason::Cancelled,
         message: String::new(),
+        broken: false,
     };
     let theme = crate::ui::theme::Theme::ansi();
     let keymap = crate::ui::keymap::Keymap::embedded();
