@@ -83,6 +83,27 @@ fn a_stop_ends_the_wait() {
 }
 
 #[test]
+fn a_resume_that_is_stopped_in_the_queue_says_its_own_step_and_no_time() {
+    let (_first, mut second, _lock) = behind(|_, _| Ok(()));
+    let after = second.job.after.take();
+    second.go();
+    second.job.after = after;
+    second.job.resume = true;
+    let clock = Arc::new(crate::base::clock::ManualClock::at(0));
+    let shared = clock.clone();
+    let events = second.go_by(shared, &mut |event, _, flag| {
+        if matches!(event, Event::Queued { .. }) {
+            clock.advance(std::time::Duration::from_secs(3_600));
+            flag.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+    });
+    let Some(Event::Finished { step, seconds, .. }) = events.last() else {
+        panic!("{events:?}");
+    };
+    assert_eq!((*step, *seconds), (2, 0.0));
+}
+
+#[test]
 fn memory_is_checked_when_the_turn_has_come() {
     let (_first, mut second, lock) = behind(|_, _| Err("800 GB are needed".into()));
     drop(lock);

@@ -24,7 +24,7 @@ const MARK: u64 = 256;
 /// Largest file of what was found.
 const MAX_KEPT: u64 = 16 << 20;
 /// Of what is kept; another one is not read.
-const VERSION: u32 = 9;
+const VERSION: u32 = 10;
 
 /// What was found in the first bytes of a log.
 #[derive(Serialize, Deserialize)]
@@ -399,8 +399,8 @@ impl Scan {
     }
 
     fn finished(&mut self, outcome: Outcome, step: u64, best: Option<Best>, message: String) {
-        // A resume that is refused is the matter of who asked for it: the run stands as it did.
-        if outcome.is_refusal()
+        // A resume that is refused, or ends before its turn, is the matter of who asked for it: the run stands as it did.
+        if (outcome.is_refusal() || self.phase == Some(Phase::Queued))
             && let Some(earlier) = self.earlier.take()
         {
             (self.outcome, self.message) = earlier;
