@@ -843,3 +843,23 @@ fn a_renamed_run_of_a_stage_keeps_its_place_in_the_pipeline() {
         "{picture}"
     );
 }
+
+#[test]
+fn a_resumed_run_in_the_queue_says_what_it_waits_for() {
+    let mut bench = Bench::new();
+    bench.hold(tape::standard(5), Holder::Detached);
+    bench.event(Event::Hello {
+        run: "2026-11-21-1422-quickstart-zzzz".into(),
+        engine: "0".into(),
+        pid: 1,
+        host: "h".into(),
+    });
+    bench.event(Event::Queued {
+        after: "2026-11-21-1040-shakespeare-k3qf".into(),
+    });
+    let words = "queued: begins when shakespeare-k3qf has ended";
+    for (width, height) in [(80, 24), (160, 48)] {
+        let picture = bench.press("2").picture(width, height);
+        assert!(picture.contains(words), "{picture}");
+    }
+}
