@@ -448,7 +448,7 @@ fn rendered(name: &str, counts: &RenderCounts, format: FormatId) -> Vec<String> 
     if counts.other_openings > 0 {
         notes.push(format!(
             "{name}: in {} the template writes the answer otherwise than its generation prompt begins one (a `<think>`, say): after that prompt the model was not trained to answer",
-            grouped(counts.other_openings)
+            human::counted(counts.other_openings, "row")
         ));
     }
     notes
