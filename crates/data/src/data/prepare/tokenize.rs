@@ -466,6 +466,7 @@ mod tests {
         let config: DataConfig = serde_json::from_value(config).unwrap();
         let source = config.all_sources().remove(0);
         let vocabulary = include_str!("../../../../../tests/fixtures/chat/tokenizer.json");
+        let mut silent = |_: &Progress| {};
         let work = Tokenizing {
             config: &config,
             tokenizer: Arc::new(Tokenizer::from_json(vocabulary).unwrap()),
@@ -474,21 +475,22 @@ mod tests {
             unit: Unit::Text,
             read: ReadContext::default(),
             cache: None,
-            progress: &mut |_| {},
+            progress: &mut silent,
             notes: Vec::new(),
         };
         let good = "{\"text\": \"a row\"}\n";
         let told = |rows: String| {
             std::fs::write(&path, rows).unwrap();
+            let mut all = examples(&source, config.format, OnBadRow::Skip, &work.read).unwrap();
             let place = Place {
-                file: path.to_string_lossy().into(),
                 row: 5,
+                ..all.next().unwrap().unwrap().0
             };
             let fault = RowFault::new(&place, "it is bad", "");
             work.among_others(fault, &source, 2).fix
         };
         // One that cannot be read, and one that cannot be rendered.
-        let unreadable = [&good.repeat(4), "{\"text\": 7}\n", good].concat();
+        let unreadable = [&*good.repeat(4), "{\"text\": 7}\n", good].concat();
         for (rows, n) in [(unreadable, 6), (good.repeat(9), 5)] {
             let fix = told(rows);
             let expected = format!(
