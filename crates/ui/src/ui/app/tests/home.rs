@@ -863,3 +863,29 @@ fn a_resumed_run_in_the_queue_says_what_it_waits_for() {
         assert!(picture.contains(words), "{picture}");
     }
 }
+
+#[test]
+fn a_state_is_never_cut() {
+    use crate::run::state::phase_word;
+    for phase in [
+        Phase::Queued,
+        Phase::Preparing,
+        Phase::Preflight,
+        Phase::Evaluating,
+        Phase::Sampling,
+        Phase::Checkpointing,
+        Phase::Paused,
+        Phase::Stopping,
+    ] {
+        let mut run = runs().remove(0);
+        run.phase = Some(phase);
+        let mut bench = Bench::new();
+        bench.msg(Msg::Runs(Ok((vec![run], Vec::new()))));
+        let picture = bench.picture(80, 24);
+        let word = match phase {
+            Phase::Checkpointing => "saving",
+            phase => phase_word(phase),
+        };
+        assert!(picture.contains(&format!(" {word} ")), "{picture}");
+    }
+}

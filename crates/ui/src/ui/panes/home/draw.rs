@@ -513,6 +513,8 @@ pub(super) fn stage_mark(run: &RunSummary, store: &Store) -> String {
 fn state_word(run: &RunSummary) -> &'static str {
     match (run.status, run.phase) {
         (RunStatus::Live, _) if run.suspended => "suspended",
+        // The word of other screens is longer than the column.
+        (RunStatus::Live, Some(Phase::Checkpointing)) => "saving",
         (RunStatus::Live, Some(phase)) => phase_word(phase),
         (status, _) => status.word(),
     }
