@@ -56,7 +56,7 @@ pub struct Args {
     /// set their own engine (-s STAGE.engine=candle)
     #[arg(long, value_name = "HOST,HOST", value_delimiter = ',', value_parser = super::args::destination)]
     pub nodes: Vec<String>,
-    /// Begin when this run has ended, however it ends: a live run's name or directory, a queued one's too
+    /// Begin when this run has ended, however it ends: the name or directory of a live run or pipeline; behind those that are queued there
     #[arg(long, value_name = "RUN", conflicts_with_all = ["dry_run", "no_start"])]
     pub after: Option<String>,
     /// Save and stop after this step, without changing the schedule

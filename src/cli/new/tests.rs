@@ -83,7 +83,6 @@ fn a_path_that_does_not_exist_is_told_so_and_asked_for_again() {
     assert!(out.contains("! /nope/x.txt does not exist"), "{out}");
 }
 
-/// Methods that are no answer stand in a line: with a reason each they pushed the question off a small screen.
 /// The same answer was refused for ever.
 #[test]
 fn rows_that_cannot_be_read_are_left_out_once_the_file_is_chosen_again() {
@@ -104,6 +103,7 @@ fn rows_that_cannot_be_read_are_left_out_once_the_file_is_chosen_again() {
     }
 }
 
+/// Methods that are no answer stand in a line: with a reason each they pushed the question off a small screen.
 #[test]
 fn the_question_of_the_method_fits_a_small_screen() {
     let dir = tempfile::tempdir().unwrap();

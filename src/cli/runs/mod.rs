@@ -310,6 +310,8 @@ mod tests {
             path: "runs/2026-11-21-1422-demo-k3qf".into(),
             status: RunStatus::Live,
             phase: None,
+            queued_after: None,
+            elsewhere: false,
             suspended: false,
             method: "pretrain".into(),
             step: 40,

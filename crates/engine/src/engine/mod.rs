@@ -190,8 +190,11 @@ pub fn run(
         port.emit(killed);
     }
     let result = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        queue::wait(job, &mut port)?;
+        summary.progress.step = resume::begun_at(job);
+        let waited = queue::wait(job, &mut port);
+        // The wait is no engine's time, however it ends.
         started = clock.elapsed();
+        waited?;
         in_pool(job, || train::begin(job, &mut port, &mut summary))
     }));
     let (outcome, message) = match result {

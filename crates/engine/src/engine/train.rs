@@ -52,7 +52,6 @@ pub(super) fn begin(
     port: &mut Port<'_>,
     summary: &mut Summary,
 ) -> Result<Outcome, EngineError> {
-    summary.progress.step = resume::begun_at(job);
     let tasks = Tasks::read(job)?;
     let data = prepare::data(job, port)?;
     let job = &prepare::in_steps(job, &data, port)?;

@@ -1,7 +1,10 @@
 //! The list of runs and their status, without folding whole logs: see [`scan`].
 
 mod pace;
+mod queue;
 mod scan;
+
+pub use queue::{end_of_queue, waits_for};
 
 use self::scan::{Scan, loss};
 use super::log::Tail;
@@ -86,6 +89,12 @@ pub struct RunSummary {
     pub status: RunStatus,
     /// The phase of a live engine.
     pub phase: Option<Phase>,
+    /// The folder of the run that a live one waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queued_after: Option<String>,
+    /// Its engine is, or was, on another machine that shares the disk.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub elsewhere: bool,
     /// The engine is stopped by a signal, and nothing goes on until `kill -CONT`.
     pub suspended: bool,
     /// The method's id; empty until the engine has logged it.
@@ -460,6 +469,8 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
     let asked = read_small_text(&run.asked_path(), MAX_ASKED).unwrap_or_default();
     Ok(RunSummary {
         id: run.folder(),
+        queued_after: scan.queued_after.filter(|_| alive),
+        elsewhere: header.holder().elsewhere.is_some(),
         suspended: alive && header.holder().here().is_some_and(is_suspended),
         created_as: header.id,
         name: header.name,

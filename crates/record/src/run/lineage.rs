@@ -149,6 +149,8 @@ mod tests {
             path: id.into(),
             status,
             phase: None,
+            queued_after: None,
+            elsewhere: false,
             suspended: false,
             method: String::new(),
             step: 0,

@@ -398,7 +398,7 @@ impl PipelineDir {
     /// # Errors
     /// Another one does.
     pub fn claim(&self) -> Result<Lock, PipelineError> {
-        let path = self.root.join("lock");
+        let path = self.lock_path();
         match try_lock_beside_viewers(&path) {
             Ok(Some(lock)) => Ok(lock),
             Ok(None) => Err(PipelineError::Busy(self.root.clone())),
@@ -406,9 +406,14 @@ impl PipelineDir {
         }
     }
 
+    /// Held by the process that drives it.
+    pub fn lock_path(&self) -> PathBuf {
+        self.root.join("lock")
+    }
+
     /// Whether a process drives it.
     pub fn is_live(&self) -> bool {
-        is_locked(&self.root.join("lock"))
+        is_locked(&self.lock_path())
     }
 }
 

@@ -98,6 +98,23 @@ impl DataSize {
         }
     }
 
+    /// What was read of the first rows, at most so many of each source: where there may be more prompts, how many and how large all
+    /// are is not known, only how long they are.
+    fn unless_cut(self, most: u64) -> DataSize {
+        // Some rows are dropped, such as prompts that are too long.
+        let all = self.val_prompts.map_or(0, |(_, all)| all);
+        if all < most / 10 * 9 {
+            return self;
+        }
+        DataSize {
+            vocab_size: self.vocab_size,
+            packing: self.packing,
+            rows: self.rows,
+            filled: self.filled,
+            ..DataSize::default()
+        }
+    }
+
     /// The spec with its epochs turned into steps, as nearly as its tokens tell; as it is where they are unknown.
     pub fn in_steps(&self, spec: &RunSpec) -> RunSpec {
         let sequences = spec.method.needs().unit.sequences() as u64;
@@ -268,6 +285,9 @@ fn near(word: &str, sources: &SpecSources) -> Vec<String> {
     closest(4, word, names.map(|name| (name.clone(), name)))
 }
 
+/// Rows of each source by which a plan knows how long prompts are.
+const SAMPLE: u64 = 10_000;
+
 /// Reads a spec's data as far as its size matters. Missing data matter only if the vocabulary depends on
 /// them.
 ///
@@ -275,9 +295,10 @@ fn near(word: &str, sources: &SpecSources) -> Vec<String> {
 /// The data cannot be read, and only they say how large the vocabulary is.
 pub fn measure(spec: &RunSpec) -> Result<DataSize, TargetError> {
     let said = spec.model.vocab_size.or(spec.data.tokenizer.vocab_size());
-    // There may be more rows than are worth reading for a plan, unless it is to count passes over them, or how long prompts are:
-    // that decides how much shorter than the context its rows are.
-    let asks = spec.train.epochs.is_some() || spec.method.on_policy().is_some();
+    // There may be more rows than are worth reading for a plan, unless it is to count passes over them. How long prompts are decides
+    // how much shorter than the context the rows of answers are: a part of them says that.
+    let counts = spec.train.epochs.is_some();
+    let asks = counts || spec.method.on_policy().is_some();
     let needless = !spec.data.is_corpus(Path::new("")) && !asks;
     if let (Some(vocab_size), true) = (said, needless) {
         return Ok(DataSize {
@@ -285,7 +306,13 @@ pub fn measure(spec: &RunSpec) -> Result<DataSize, TargetError> {
             ..DataSize::default()
         });
     }
-    match spec.open_data(&DataEnv::default()) {
+    let sampled = said.is_some() && !counts && !spec.data.is_corpus(Path::new(""));
+    let opened = match sampled {
+        true => spec.open_sample(SAMPLE),
+        false => spec.open_data(&DataEnv::default()),
+    };
+    match opened {
+        Ok(data) if sampled => Ok(DataSize::of(spec, &data).unless_cut(SAMPLE)),
         Ok(data) => Ok(DataSize::of(spec, &data)),
         Err(_) if said.is_some() => Ok(DataSize {
             vocab_size: said.unwrap_or_default(),

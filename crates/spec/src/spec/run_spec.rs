@@ -5,7 +5,7 @@ use super::review::Sizes;
 use super::schema::{Kind, Node, root};
 use super::{RunConfig, load, validate, yaml};
 use crate::base::finding::Finding;
-use crate::data::{DataEnv, DataError, Dataset, Request, Tokenizer, TrainOn};
+use crate::data::{DataConfig, DataEnv, DataError, Dataset, Request, Tokenizer, TrainOn};
 use crate::methods::LossMask;
 use crate::models::is_gguf;
 use crate::nn::{
@@ -196,6 +196,23 @@ impl RunSpec {
     /// As [`Dataset::open`].
     pub fn open_data(&self, surroundings: &DataEnv) -> Result<Dataset, DataError> {
         Dataset::open(&self.config.data, self.data_request(surroundings))
+    }
+
+    /// The same of the first `rows` rows of each source, with this machine's files alone.
+    ///
+    /// # Errors
+    /// As [`Dataset::open`].
+    pub fn open_sample(&self, rows: u64) -> Result<Dataset, DataError> {
+        let most = self
+            .config
+            .data
+            .max_rows
+            .map_or(rows, |most| most.min(rows));
+        let config = DataConfig {
+            max_rows: Some(most),
+            ..self.config.data.clone()
+        };
+        Dataset::open(&config, self.data_request(&DataEnv::default()))
     }
 
     /// The same as the tokenizer of its base model reads them, which is still to be trained.

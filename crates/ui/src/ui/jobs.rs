@@ -88,8 +88,13 @@ impl JobContext {
     /// Makes a run of a preset or spec file and starts its engine, which waits for the end of the run in the directory `after`.
     pub fn start(&self, target: &str, after: Option<PathBuf>) -> Linked {
         let loaded = crate::spec::load(target, &[], &self.sources).map_err(|e| e.to_string())?;
+        // Another run may have queued there since the list was read.
+        let last = |folder: PathBuf| match RunDir::open(&folder) {
+            Ok(run) => index::end_of_queue(&run).path().to_path_buf(),
+            Err(_) => folder,
+        };
         let options = EngineOptions {
-            after,
+            after: after.map(last),
             ..EngineOptions::default()
         };
         self.start_loaded(loaded, &options)

@@ -65,13 +65,16 @@ impl Tokenizing<'_> {
     /// would.
     pub fn source(&mut self, source: &SourceConfig) -> Result<Ready, DataError> {
         self.ready(source).map_err(|error| match error {
-            DataError::Row(fault) => DataError::Row(self.among_others(fault, source)),
+            DataError::Row(fault) => {
+                DataError::Row(self.among_others(fault, source, LOOKED_BEHIND))
+            }
             error => error,
         })
     }
 
-    /// The fault with the number of rows that cannot be read or rendered.
-    fn among_others(&self, fault: RowFault, source: &SourceConfig) -> RowFault {
+    /// The fault with the number of rows that cannot be read or rendered. So many rows are rendered again, `limit`; behind them only
+    /// the row of the fault is looked for, in front of which all are sound.
+    fn among_others(&self, fault: RowFault, source: &SourceConfig, limit: u64) -> RowFault {
         let (config, read) = (self.config, &self.read);
         let opened = limit::rows_read(source, config.max_rows, read).and_then(|most| {
             let rows = examples(source, config.format, OnBadRow::Skip, read)?;
@@ -83,7 +86,9 @@ impl Tokenizing<'_> {
         let renderer = self.renderer();
         let (mut good, mut bad) = (0, 0);
         let all = loop {
-            if good + bad + rows.skipped().count >= LOOKED_BEHIND {
+            let faulty = bad + rows.skipped().count;
+            let seen = good + faulty;
+            if seen >= limit && faulty > 0 {
                 break false;
             }
             match rows.next() {
@@ -91,15 +96,20 @@ impl Tokenizing<'_> {
                 // The file is broken: nobody knows how many rows are missing.
                 Some(Err(_)) => return fault,
                 Some(Ok((place, example))) => {
-                    match tokenize(&renderer, (self.unit, self.train_on), &place, &example) {
-                        Ok(_) => good += 1,
-                        Err(_) => bad += 1,
+                    let how = (self.unit, self.train_on);
+                    let is_sound = match seen < limit {
+                        true => tokenize(&renderer, how, &place, &example).is_ok(),
+                        false => place != fault.place,
+                    };
+                    match is_sound {
+                        true => good += 1,
+                        false => bad += 1,
                     }
                 }
             }
         };
         match bad + rows.skipped().count {
-            // It lies behind the rows that were looked at.
+            // The file has changed meanwhile.
             0 => fault,
             bad => of_several(fault, (good, bad), all),
         }
@@ -438,8 +448,68 @@ fn rendered(name: &str, counts: &RenderCounts, format: FormatId) -> Vec<String> 
     if counts.other_openings > 0 {
         notes.push(format!(
             "{name}: in {} the template writes the answer otherwise than its generation prompt begins one (a `<think>`, say): after that prompt the model was not trained to answer",
-            grouped(counts.other_openings)
+            human::counted(counts.other_openings, "row")
         ));
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_row_far_behind_is_told_how_to_be_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rows.jsonl");
+        let config = serde_json::json!({"path": path});
+        let config: DataConfig = serde_json::from_value(config).unwrap();
+        let source = config.all_sources().remove(0);
+        let vocabulary = include_str!("../../../../../tests/fixtures/chat/tokenizer.json");
+        let mut silent = |_: &Progress| {};
+        let work = Tokenizing {
+            config: &config,
+            tokenizer: Arc::new(Tokenizer::from_json(vocabulary).unwrap()),
+            template: None,
+            train_on: TrainOn::All,
+            unit: Unit::Text,
+            read: ReadContext::default(),
+            cache: None,
+            progress: &mut silent,
+            notes: Vec::new(),
+        };
+        let good = "{\"text\": \"a row\"}\n";
+        let told = |rows: String| {
+            std::fs::write(&path, rows).unwrap();
+            let mut all = examples(&source, config.format, OnBadRow::Skip, &work.read).unwrap();
+            let place = Place {
+                row: 5,
+                ..all.next().unwrap().unwrap().0
+            };
+            let fault = RowFault::new(&place, "it is bad", "");
+            work.among_others(fault, &source, 2).fix
+        };
+        // One that cannot be read, and one that cannot be rendered.
+        let unreadable = [&*good.repeat(4), "{\"text\": 7}\n", good].concat();
+        for (rows, n) in [(unreadable, 6), (good.repeat(9), 5)] {
+            let fix = told(rows);
+            let expected = format!(
+                "fix the row; of the first {n} rows 1 cannot be read: data.on_bad_row: skip"
+            );
+            assert!(fix.starts_with(&expected), "{fix}");
+        }
+    }
+
+    #[test]
+    fn notes_on_rows_name_the_unit() {
+        let told = |other_openings| {
+            let counts = RenderCounts {
+                other_openings,
+                ..RenderCounts::default()
+            };
+            rendered("a.jsonl", &counts, FormatId::Text).concat()
+        };
+        assert!(told(1).starts_with("a.jsonl: in 1 row the template"));
+        assert!(told(2_000).starts_with("a.jsonl: in 2,000 rows the template"));
+    }
 }

@@ -9,6 +9,7 @@ fn behind(check: fn(&RunSpec, &Env) -> Result<(), String>) -> (Run, Run, crate::
     let mut second = Run::new(&["max_steps=2"]);
     second.job.after = Some(After {
         run: first.job.run_dir.clone(),
+        lock: |_| None,
         check,
     });
     (first, second, lock)
@@ -80,6 +81,67 @@ fn a_stop_ends_the_wait() {
         assert_eq!(types(&events), ["hello", "queued", "finished"]);
         assert_eq!(message(&events).0, Outcome::Stopped);
     }
+}
+
+#[test]
+fn a_resume_that_is_stopped_in_the_queue_says_its_own_step_and_no_time() {
+    let (_first, mut second, _lock) = behind(|_, _| Ok(()));
+    let after = second.job.after.take();
+    second.go();
+    second.job.after = after;
+    second.job.resume = true;
+    let clock = Arc::new(crate::base::clock::ManualClock::at(0));
+    let shared = clock.clone();
+    let events = second.go_by(shared, &mut |event, _, flag| {
+        if matches!(event, Event::Queued { .. }) {
+            clock.advance(std::time::Duration::from_secs(3_600));
+            flag.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+    });
+    let Some(Event::Finished { step, seconds, .. }) = events.last() else {
+        panic!("{events:?}");
+    };
+    assert_eq!((*step, *seconds), (2, 0.0));
+}
+
+/// The run in the middle of a queue was stopped: the last one waits for the first.
+#[test]
+fn the_wait_passes_on_to_what_a_run_waited_for_that_ended_in_the_queue() {
+    let (first, mut second, lock) = behind(|_, _| Ok(()));
+    let runs_dir = first.job.run_dir.path().parent().unwrap();
+    let middle = RunDir::create(runs_dir, "middle", "", "", &SystemClock::new()).unwrap();
+    let after = first.job.run_dir.folder();
+    let log = in_envelopes(&[Event::Queued {
+        after: after.clone(),
+    }]);
+    let log: Vec<String> = log.iter().map(crate::wire::encode).collect();
+    std::fs::write(middle.events_path(), log.concat()).unwrap();
+    second.job.after.as_mut().unwrap().run = middle;
+    let mut lock = Some(lock);
+    let events = second.go_with(&mut |event, _, _| {
+        if let Event::Queued { after: other } = event {
+            assert_eq!(*other, after);
+            lock.take();
+        }
+    });
+    assert_eq!(types(&events), ["hello", "queued", "started", "finished"]);
+}
+
+#[test]
+fn a_run_behind_a_stage_waits_for_its_pipeline() {
+    use crate::base::files::try_lock;
+    let (first, mut second, lock) = behind(|_, _| Ok(()));
+    drop(lock);
+    let of_pipeline = |run: &RunDir| Some(run.path().join("pipeline.lock"));
+    second.job.after.as_mut().unwrap().lock = of_pipeline;
+    let mut lock = try_lock(&of_pipeline(&first.job.run_dir).unwrap()).unwrap();
+    assert!(lock.is_some());
+    let events = second.go_with(&mut |event, _, _| {
+        if matches!(event, Event::Queued { .. }) {
+            lock.take();
+        }
+    });
+    assert_eq!(types(&events), ["hello", "queued", "started", "finished"]);
 }
 
 #[test]

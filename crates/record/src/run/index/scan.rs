@@ -24,7 +24,7 @@ const MARK: u64 = 256;
 /// Largest file of what was found.
 const MAX_KEPT: u64 = 16 << 20;
 /// Of what is kept; another one is not read.
-const VERSION: u32 = 9;
+const VERSION: u32 = 10;
 
 /// What was found in the first bytes of a log.
 #[derive(Serialize, Deserialize)]
@@ -207,6 +207,8 @@ pub(super) struct Scan {
     pub n_params: u64,
     pub start_model: Option<String>,
     pub phase: Option<Phase>,
+    /// The folder of the run that it waits for; kept where it ended before its turn.
+    pub queued_after: Option<String>,
     pub step: u64,
     pub measured: Measured,
     given_up: RollbackBuffer<Measured>,
@@ -323,7 +325,10 @@ impl Scan {
                 self.n_params = n_params;
             }
             Event::PhaseChanged { phase, .. } => self.enter(phase),
-            Event::Queued { .. } => self.enter(Phase::Queued),
+            Event::Queued { after } => {
+                self.enter(Phase::Queued);
+                self.queued_after = Some(one_line(&after));
+            }
             Event::Stepped { step, values, .. } => self.stepped(step, &values),
             Event::Evaluated {
                 step,
@@ -365,12 +370,14 @@ impl Scan {
         let stood = (self.outcome.take(), std::mem::take(&mut self.message));
         self.earlier = (self.step > 0).then_some(stood);
         self.refused = None;
+        self.queued_after = None;
         self.phase = Some(Phase::Preparing);
         self.begin_at(self.step);
     }
 
     fn enter(&mut self, phase: Phase) {
         let before = self.phase.replace(phase);
+        self.queued_after = None;
         let idle = [
             Phase::Queued,
             Phase::Preparing,
@@ -399,8 +406,8 @@ impl Scan {
     }
 
     fn finished(&mut self, outcome: Outcome, step: u64, best: Option<Best>, message: String) {
-        // A resume that is refused is the matter of who asked for it: the run stands as it did.
-        if outcome.is_refusal()
+        // A resume that is refused, or ends before its turn, is the matter of who asked for it: the run stands as it did.
+        if (outcome.is_refusal() || self.phase == Some(Phase::Queued))
             && let Some(earlier) = self.earlier.take()
         {
             (self.outcome, self.message) = earlier;

@@ -150,7 +150,9 @@ impl RunState {
             Event::Rejected { why, .. } => Line::notice(Level::Warn, format!("refused: {why}")),
             Event::Finished {
                 outcome, message, ..
-            } if outcome.is_refusal() && self.before_resume.is_some() => {
+            } if self.before_resume.is_some()
+                && (outcome.is_refusal() || self.phase == Some(Phase::Queued)) =>
+            {
                 Line::notice(outcome_level(*outcome), format!("not resumed: {message}"))
             }
             Event::Finished { .. } => {

@@ -352,7 +352,9 @@ impl RunState {
                 self.step = (*step).max(self.step);
                 self.tokens = (*tokens).max(self.tokens);
                 self.finished = Finish::from_event(t, event);
-                let refusal = |end: &Finish| end.outcome.is_refusal();
+                // It ended before its turn had come.
+                let queued = self.phase == Some(Phase::Queued);
+                let refusal = |end: &Finish| queued || end.outcome.is_refusal();
                 if self.before_resume.is_some() && self.finished.as_ref().is_some_and(refusal) {
                     self.refused = std::mem::replace(&mut self.finished, self.before_resume.take());
                 }

@@ -162,6 +162,25 @@ fn a_refused_resume_leaves_the_run_as_it_stood() {
     assert!(tape.fold().finished.is_some());
 }
 
+#[test]
+fn a_resume_that_is_stopped_in_the_queue_leaves_the_run_as_it_stood() {
+    let mut tape = Tape::new();
+    tape.add(hello()).add(started(None)).steps(1..=9);
+    tape.add(finished(Outcome::Completed, 9));
+    tape.add(hello()).add(Event::Queued { after: "b".into() });
+    tape.add(finished(Outcome::Stopped, 9));
+    let state = tape.fold();
+    assert_eq!(state.finished.as_ref().unwrap().outcome, Outcome::Completed);
+    assert_eq!(state.newest_end().unwrap().outcome, Outcome::Stopped);
+    // A run that never began has nothing to stand by.
+    let mut tape = Tape::new();
+    tape.add(hello()).add(Event::Queued { after: "b".into() });
+    tape.add(finished(Outcome::Stopped, 0));
+    let state = tape.fold();
+    assert_eq!(state.finished.as_ref().unwrap().outcome, Outcome::Stopped);
+    assert_eq!(state.refused, None);
+}
+
 fn whole_run() -> Tape {
     let mut tape = Tape::new();
     tape.add(hello()).add(started(None)).steps(1..=30);

@@ -389,3 +389,24 @@ fn a_run_is_planned_from_what_it_told() {
     head.spec = serde_json::json!({"from": "the future"});
     assert!(of_run(&head).is_none());
 }
+
+/// A plan of any RL spec read and tokenized all prompts there are.
+#[test]
+fn of_many_prompts_a_plan_reads_the_first() {
+    let size = |rows: usize| {
+        let words = [
+            format!(
+                "data.sources=[{{synthetic: {{arithmetic: {{digits: 3, operations: [add]}}}}, as: prompt, rows: {rows}}}]"
+            ),
+            "data.tokenizer={bpe: {vocab_size: 280}}".into(),
+        ];
+        let loaded = spec::load("grpo-arithmetic", &words, &here()).unwrap();
+        measure(&loaded.spec).unwrap()
+    };
+    let (few, many) = (size(2_000), size(40_000));
+    let (_, all) = few.val_prompts.unwrap();
+    assert!((1_900..=2_000).contains(&all), "{all}");
+    assert_eq!((many.val_prompts, many.pass_tokens), (None, None));
+    assert!(many.rows.is_some_and(|rows| rows.tokens > 1.0), "{many:?}");
+    assert_eq!(many.packing, few.packing);
+}

@@ -67,13 +67,20 @@ fn few_prompts(subject: &Subject<'_>) -> Option<Finding> {
     }
     let data = &subject.spec.data;
     let most = (all as f64 * MOST_SHARE) as u64;
-    let wanted = FEW_PROMPTS.min(most);
-    let (place, fix) = match data.val_path.is_none() && wanted > held_out {
-        true => (
+    let (place, fix) = match (data.val_path.is_some(), most >= FEW_PROMPTS) {
+        (true, _) => ("data.val_path", "set data.val_path to more prompts".into()),
+        (false, true) => (
             "data.val_rows",
-            format!("-s data.val_rows={wanted}, or data.val_path with prompts of its own"),
+            format!("-s data.val_rows={FEW_PROMPTS}, or data.val_path with prompts of its own"),
         ),
-        false => ("data.val_path", "set data.val_path to more prompts".into()),
+        // A larger part of so few would be missed in training, and a smaller one mends nothing.
+        (false, false) => (
+            "data.val_path",
+            format!(
+                "set data.val_path to {FEW_PROMPTS} prompts or more of its own: of {} too few can be held out",
+                grouped(all)
+            ),
+        ),
     };
     let says = match held_out {
         1 => "1 held-out prompt: whether it is answered right".into(),

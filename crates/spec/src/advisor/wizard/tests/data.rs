@@ -241,7 +241,6 @@ fn planned(wizard: &Wizard, label: &str) -> String {
     found.map(|note| note.text).unwrap_or_default()
 }
 
-/// Steps, tokens of each and tokens in all are of one run; what is counted from an estimate says so.
 /// 7 updates in all with every default, and the advice to make the batches smaller beside them; and two lines on the held-out
 /// tokens, each with another number.
 #[test]
@@ -289,6 +288,7 @@ fn few_chats_get_batches_that_make_updates_and_one_line_on_what_is_held_out() {
     assert_eq!(told("validation token"), 1, "{notes:?}");
 }
 
+/// Steps, tokens of each and tokens in all are of one run; what is counted from an estimate says so.
 #[test]
 fn a_plan_of_pairs_counts_both_answers_in_every_number() {
     let dir = tempfile::tempdir().unwrap();

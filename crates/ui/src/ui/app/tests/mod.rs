@@ -274,6 +274,8 @@ fn runs() -> Vec<RunSummary> {
         path: format!("runs/{id}").into(),
         status,
         phase: (status == RunStatus::Live).then_some(Phase::Training),
+        queued_after: None,
+        elsewhere: false,
         suspended: false,
         method: "pretrain".into(),
         step,

@@ -132,15 +132,18 @@ fn step_words(state: &RunState, glyphs: &Glyphs) -> Vec<Word> {
             meaning,
         ));
     }
+    // A run that is resumed has taken steps already.
+    if state.finished.is_none() && state.phase == Some(Phase::Queued) {
+        let after = short_run(&state.queued_after);
+        let words_now = format!("queued: begins when {after} has ended");
+        words.push(word(words_now, Meaning::Accent));
+        return words;
+    }
     let Some(head) = &state.head else {
         // How it ended stands there already.
         let word_now = match (state.last_seq, &state.finished) {
             (0, _) => "waiting for the engine".into(),
             (_, Some(_)) => "before its first step".into(),
-            (_, None) if state.phase == Some(Phase::Queued) => {
-                let after = short_run(&state.queued_after);
-                format!("queued: begins when {after} has ended")
-            }
             (_, None) => state.word().into(),
         };
         words.push(word(word_now, Meaning::Accent));

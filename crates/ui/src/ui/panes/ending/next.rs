@@ -159,7 +159,8 @@ impl Ending<'_> {
         let head = self.state().head.as_ref();
         let export = format!("llmtui export {name} --to DIR");
         match head.is_some_and(|head| !head.spec["adapter"].is_null()) {
-            false => next.push(self.by_command("export it", export)),
+            false if self.state().judges() => next.push(self.by_command("export it", export)),
+            false => next.push(self.by_command("export: HF folder or GGUF", export)),
             true => {
                 let alone = format!("llmtui export {name} --format peft --to DIR");
                 next.push(self.by_command("export only the adapter", alone));

@@ -314,7 +314,7 @@ fn about(run: &RunSummary, store: &Store) -> Option<(String, Meaning)> {
     if run.status == RunStatus::Failed && !why.is_empty() {
         return Some((why, Meaning::Bad));
     }
-    let stage = store.stages.get(&run.id).map(StageOf::words);
+    let stage = store.stages.get(&run.created_as).map(StageOf::words);
     let words = [stage, origin_of(run, store.runs())];
     let words: Vec<String> = words.into_iter().flatten().collect();
     (!words.is_empty()).then(|| (words.join("; "), Meaning::Accent))
@@ -504,7 +504,7 @@ impl Columns {
 
 /// ` 2/5` behind the name of a run of a pipeline's stage.
 pub(super) fn stage_mark(run: &RunSummary, store: &Store) -> String {
-    let stage = store.stages.get(&run.id);
+    let stage = store.stages.get(&run.created_as);
     stage.map_or(String::new(), |stage| {
         format!(" {}/{}", stage.number, stage.n_stages)
     })
@@ -513,6 +513,8 @@ pub(super) fn stage_mark(run: &RunSummary, store: &Store) -> String {
 fn state_word(run: &RunSummary) -> &'static str {
     match (run.status, run.phase) {
         (RunStatus::Live, _) if run.suspended => "suspended",
+        // The word of other screens is longer than the column.
+        (RunStatus::Live, Some(Phase::Checkpointing)) => "saving",
         (RunStatus::Live, Some(phase)) => phase_word(phase),
         (status, _) => status.word(),
     }

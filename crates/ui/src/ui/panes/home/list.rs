@@ -109,7 +109,7 @@ impl HomePane {
     fn sorted<'a>(&self, store: &'a Store) -> Vec<&'a RunSummary> {
         let fits = |run: &&RunSummary| {
             let (phase, verdict) = (run.phase.map(phase_word), run.verdict.as_deref());
-            let stage = store.stages.get(&run.id);
+            let stage = store.stages.get(&run.created_as);
             let text = format!(
                 "{} {} {} {} {} {} {} {}",
                 run.id,

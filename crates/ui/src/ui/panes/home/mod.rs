@@ -12,7 +12,7 @@ use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
 use crate::ui::field::{Lines, TextField};
 use crate::ui::keymap::Keymap;
-use crate::ui::msg::Msg;
+use crate::ui::msg::{Msg, PipelineStatus};
 use crate::ui::panes::{chat, compare, evals};
 use crate::ui::overlays::{Question, YES};
 use crate::ui::request::{Answer, Hints, Request, Topic, titles};
@@ -81,6 +81,18 @@ pub struct HomePane {
     folders: Option<u64>,
     /// When they were looked at; `None` while a look is under way.
     looked_at: Option<Duration>,
+}
+
+/// The newest of the live runs on this machine that no other one waits for.
+fn last_in_queue(store: &Store) -> Option<&RunSummary> {
+    let live = |run: &&RunSummary| run.status == RunStatus::Live && !run.elsewhere;
+    let live: Vec<&RunSummary> = store.runs().iter().filter(live).collect();
+    let waited_for = |run: &RunSummary| {
+        let mut others = live.iter();
+        others.any(|other| other.queued_after.as_deref() == Some(run.id.as_str()))
+    };
+    let last = live.iter().filter(|run| !waited_for(run));
+    last.max_by_key(|run| run.created).copied()
 }
 
 impl Default for HomePane {
@@ -217,9 +229,7 @@ impl HomePane {
 
     /// Starts a preset; beside a live run it asks first. A template is only set up, and a pipeline waits for none.
     fn start(&mut self, name: String, store: &Store) -> Vec<Request> {
-        let live = store.runs().iter().filter(|run| run.status == RunStatus::Live);
-        // The end of the queue, where there is one.
-        let last = live.max_by_key(|run| run.created);
+        let last = last_in_queue(store);
         let Some(last) = last.filter(|_| !store.is_template(&name) && !is_pipeline(store, &name))
         else {
             return vec![Request::StartRun(name)];
@@ -237,7 +247,12 @@ impl HomePane {
         };
         let answers = ["start now, beside it", "start nothing"];
         let question = Question::new(&title, vec![why.into()], answers, topic);
-        let question = question.or(AFTER, "start when it has ended").first();
+        let stage = store.stages.get(&last.created_as);
+        let after = match stage.filter(|stage| stage.standing == PipelineStatus::Running) {
+            Some(_) => "start when its pipeline has ended",
+            None => "start when it has ended",
+        };
+        let question = question.or(AFTER, after).first();
         vec![Request::Open(Box::new(question))]
     }
 
