@@ -12,6 +12,8 @@ fn every_alias_works_on_the_command_line_and_in_a_file() {
         &spec::load("quickstart", &[], &sources).unwrap().spec,
     );
     fs::write(dir.path().join("t.txt"), "text").unwrap();
+    let hybrid = "extends: quickstart\nmodel: {mixer: {short_conv: {}}}\n";
+    fs::write(dir.path().join("hybrid.yaml"), hybrid).unwrap();
     for (name, target) in spec::alias::ALIASES {
         let value = match *target {
             "train.from" => "ckpt",
@@ -52,6 +54,7 @@ fn every_alias_works_on_the_command_line_and_in_a_file() {
         let base = match *target {
             "data.max_rows" | "data.val_rows" => "dpo-demo",
             t if t.starts_with("method.") || t.starts_with("rollout.") => "ppo-demo",
+            "model.attention_every" => "hybrid.yaml",
             _ => "quickstart",
         };
         let by_word = spec::load(base, &[format!("{name}={value}")], &sources)

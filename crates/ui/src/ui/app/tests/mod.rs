@@ -8,6 +8,7 @@ mod home;
 mod keys;
 mod opening;
 mod overlays;
+mod queue;
 mod scenes;
 mod silence;
 mod sweep;
