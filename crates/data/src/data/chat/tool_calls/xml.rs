@@ -102,7 +102,11 @@ fn kinds_of<'a>(schema: &'a Value, kinds: &mut Vec<&'a str>) {
         _ => {}
     }
     let values = schema["enum"].as_array().into_iter().flatten();
-    kinds.extend(values.chain(schema.get("const")).map(kind));
+    kinds.extend(
+        values
+            .chain(schema.get("const"))
+            .map(|value| -> &str { kind(value) }),
+    );
     for key in ["anyOf", "oneOf", "allOf"] {
         for part in schema[key].as_array().into_iter().flatten() {
             kinds_of(part, kinds);
