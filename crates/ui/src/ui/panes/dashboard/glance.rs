@@ -142,9 +142,9 @@ fn step_words(state: &RunState, glyphs: &Glyphs) -> Vec<Word> {
     let Some(head) = &state.head else {
         // How it ended stands there already.
         let word_now = match (state.last_seq, &state.finished) {
-            (0, _) => "waiting for the engine".into(),
-            (_, Some(_)) => "before its first step".into(),
-            (_, None) => state.word().into(),
+            (0, _) => "waiting for the engine",
+            (_, Some(_)) => "before its first step",
+            (_, None) => state.word(),
         };
         words.push(word(word_now, Meaning::Accent));
         return words;
