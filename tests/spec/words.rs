@@ -62,9 +62,10 @@ fn every_alias_works_on_the_command_line_and_in_a_file() {
         let dashed = name.replace('_', "-");
         let nested = dashed.replacen('.', ": {", 1);
         let close = if name.contains('.') { "}" } else { "" };
-        let text = format!("extends: {base}\nname: {base}\n{nested}: {value}{close}\n");
+        let called = base.trim_end_matches(".yaml");
+        let text = format!("extends: {base}\nname: {called}\n{nested}: {value}{close}\n");
         let text = if *name == "run_name" {
-            text.replace(&format!("name: {base}\n"), "")
+            text.replace(&format!("name: {called}\n"), "")
         } else {
             text
         };
