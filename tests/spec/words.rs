@@ -45,6 +45,7 @@ fn every_alias_works_on_the_command_line_and_in_a_file() {
             t if t.starts_with("method.") || t.ends_with("momentum") => "0.5",
             "rollout.temperature" | "rollout.top_p" => "0.5",
             "name" | "sample.prompt" => "abc",
+            "model.attention_blocks" => "[1]",
             "train.warmup_ratio" => "0.5",
             t if t.ends_with("min_lr") || t.ends_with(".lr") || t.ends_with(".eps") => "2e-4",
             t if t.ends_with("beta1") || t.ends_with("beta2") || t.ends_with("fraction") => "0.5",
@@ -54,7 +55,7 @@ fn every_alias_works_on_the_command_line_and_in_a_file() {
         let base = match *target {
             "data.max_rows" | "data.val_rows" => "dpo-demo",
             t if t.starts_with("method.") || t.starts_with("rollout.") => "ppo-demo",
-            "model.attention_every" => "hybrid.yaml",
+            "model.attention_every" | "model.attention_blocks" => "hybrid.yaml",
             _ => "quickstart",
         };
         let by_word = spec::load(base, &[format!("{name}={value}")], &sources)
