@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub(super) fn bench() -> Bench {
+fn bench() -> Bench {
     bench_with(Vec::new())
 }
 

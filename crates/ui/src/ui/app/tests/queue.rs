@@ -1,6 +1,5 @@
 //! Runs that wait for others on Home, and runs of pipelines.
 
-use super::home::bench;
 use super::*;
 
 /// `train --after RUN` without leaving the workbench.
