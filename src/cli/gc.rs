@@ -14,6 +14,7 @@ use crate::data::store;
 use crate::engine::checkpoint::{by_other_runs, is_needed, named_by};
 use crate::pipeline::PipelineDir;
 use crate::run::index::{self, RunStatus};
+use crate::run::log::scan_events;
 use crate::run::{CheckpointEntry, RunDir};
 use crate::wire::{Event, Outcome};
 use serde_json::{Value, json};
@@ -236,7 +237,7 @@ fn refused(run: &RunDir) -> Option<Garbage> {
     let outcome = run_ref::last_outcome(run)?;
     // One that lost its steps to a resume has made some all the same.
     let mut stepped = false;
-    index::scan_events(&run.events_path(), &["Stepped"], |event| {
+    scan_events(&run.events_path(), &["Stepped"], |event| {
         stepped |= matches!(event, Event::Stepped { .. });
     })
     .ok()?;

@@ -7,6 +7,7 @@ use crate::base::text::{one_line, shown};
 use crate::pipeline::{self, PipelineDir};
 use crate::run::checkpoints::step_in;
 use crate::run::index::{ResolveError, RunStatus, RunSummary};
+use crate::run::log::scan_events;
 use crate::run::{CheckpointEntry, RunDir, RunError, RunState, Tail, index};
 use crate::wire::{Event, Outcome};
 use std::collections::BTreeSet;
@@ -272,7 +273,7 @@ fn fails_again(run: &RunDir) -> bool {
 pub fn last_outcome(run: &RunDir) -> Option<Outcome> {
     let mut last = None;
     // An unreadable log has no end.
-    let _ = index::scan_events(&run.events_path(), &["Finished"], |event| {
+    let _ = scan_events(&run.events_path(), &["Finished"], |event| {
         if let Event::Finished { outcome, .. } = event {
             last = Some(outcome);
         }
@@ -284,7 +285,7 @@ pub fn last_outcome(run: &RunDir) -> Option<Outcome> {
 pub fn no_checkpoint(run: &RunDir) -> Failure {
     let mut last = None;
     // An unreadable log has none.
-    let _ = index::scan_events(&run.events_path(), &["Checkpointed"], |event| {
+    let _ = scan_events(&run.events_path(), &["Checkpointed"], |event| {
         if let Event::Checkpointed { step, .. } = event {
             last = Some(step);
         }

@@ -6,7 +6,8 @@ use crate::base::files::{is_path_error, not_read, read_plain_text, write_atomic}
 use crate::base::ssh::shell_quote;
 use crate::base::text::{one_line, shown};
 use crate::engine::{check_reference, keeps_reference};
-use crate::run::{RunDir, index};
+use crate::run::RunDir;
+use crate::run::log::scan_events;
 use crate::spec::{RunSpec, SpecSources};
 use crate::wire::Event;
 use std::io::ErrorKind;
@@ -103,7 +104,7 @@ fn incomplete(run: &RunDir, text: &str, lost: &[String], logged: bool) -> Failur
 fn logged_spec(run: &RunDir) -> Option<serde_json::Value> {
     let mut last = None;
     // An unreadable log has none.
-    let _ = index::scan_events(&run.events_path(), &["Started"], |event| {
+    let _ = scan_events(&run.events_path(), &["Started"], |event| {
         if let Event::Started { spec, .. } = event {
             last = Some(spec);
         }

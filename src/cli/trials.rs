@@ -13,6 +13,7 @@ use crate::engine::checkpoint::fingerprint::Match;
 use crate::engine::checkpoint::{self, Fingerprint};
 use crate::run::RunDir;
 use crate::run::index::{self, CHANGED_AT, RunStatus, RunSummary};
+use crate::run::log::scan_events;
 use crate::spec::RunSpec;
 use crate::wire::{Event, Outcome};
 use serde_json::json;
@@ -237,7 +238,7 @@ pub fn finished(run: &RunDir, summary: &RunSummary) -> Option<Done> {
 
 fn last_loss(run: &RunDir) -> Option<f64> {
     let mut loss = None;
-    index::scan_events(&run.events_path(), &["Finished"], |event| {
+    scan_events(&run.events_path(), &["Finished"], |event| {
         // A resume that is refused leaves the run as it stood.
         if let Event::Finished {
             outcome, val_loss, ..
@@ -271,7 +272,7 @@ fn was_extended(run: &RunDir) -> bool {
 fn was_adjusted(run: &RunDir) -> bool {
     let mut adjusted = false;
     let kinds = ["Adjusted", "Noted"];
-    let read = index::scan_events(&run.events_path(), &kinds, |event| match event {
+    let read = scan_events(&run.events_path(), &kinds, |event| match event {
         Event::Adjusted { .. } => adjusted = true,
         Event::Noted { text, .. } => adjusted |= text == FRESH_OPTIMIZER,
         _ => {}

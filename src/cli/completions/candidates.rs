@@ -3,6 +3,7 @@
 
 use crate::pipeline::{self, PipelineDir};
 use crate::plan::models::MODELS;
+use crate::run::id::short_run;
 use crate::run::index;
 use crate::spec::{self, SpecSources, alias, schema};
 use clap::Arg;
@@ -107,7 +108,7 @@ fn runs(typed: &str, runs_dir: &Path) -> Vec<CompletionCandidate> {
         return PathCompleter::dir().complete(OsStr::new(typed));
     }
     let ids = index::ids(runs_dir);
-    let short = |id: &String| index::short_run(id).to_string();
+    let short = |id: &String| short_run(id).to_string();
     let fit = |names: Vec<String>| fitting(typed, names.into_iter().map(|n| (n, String::new())));
     let found = fit(ids.iter().map(short).collect());
     match found.is_empty() {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::base::clock::SystemClock;
-use crate::run::{RunDir, index};
+use crate::run::{RunDir, id, index};
 use crate::spec::SpecSources;
 use clap::ValueEnum;
 use clap_complete::engine::complete;
@@ -22,7 +22,7 @@ impl Bench {
             RunDir::create(&runs_dir, name, "{}", "", &SystemClock::new()).unwrap();
         }
         let ids = index::ids(&runs_dir);
-        let short = ids.iter().map(|id| index::short_run(id).to_string());
+        let short = ids.iter().map(|id| id::short_run(id).to_string());
         Bench {
             runs: short.collect(),
             dir,

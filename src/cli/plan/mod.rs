@@ -22,6 +22,7 @@ use crate::plan::ranks::{on_gpus_here, on_gpus_named, on_ranks};
 use crate::plan::request::{Method, ValueSource};
 use crate::plan::target::{self, TargetError};
 use crate::plan::{Device, Estimator, Request, gpus, plan};
+use crate::run::log::scan_events;
 use crate::run::{RunDir, index};
 use crate::wire::Event;
 use options::{portions, price, share, tflops, trained};
@@ -366,7 +367,7 @@ fn of_run(
 fn trained_on(run: &RunDir) -> Option<String> {
     let mut host = None;
     // A log that cannot be read names none.
-    let _ = index::scan_events(&run.events_path(), &["MachineDescribed"], |event| {
+    let _ = scan_events(&run.events_path(), &["MachineDescribed"], |event| {
         if let Event::MachineDescribed { machine } = event {
             host = machine["host"].as_str().map(String::from).or(host.take());
         }

@@ -10,7 +10,7 @@ use crate::run::compare::{
     Alignment, Figure, MAX_TRACKS, Schema, Setting, Track, differing, ends, even, figures,
     visible_differences,
 };
-use crate::run::index::short_run;
+use crate::run::id::short_run;
 use crate::run::no_effect;
 use crate::run::objective::Difference;
 use crate::spec::{choices, follows, shown};

@@ -15,6 +15,7 @@ use crate::base::text::{cut_middle, shown};
 use crate::base::{human, text::one_line};
 use crate::pipeline::PipelineDir;
 use crate::run::compare::Alignment;
+use crate::run::id::short_run;
 use crate::run::index::{self, RunStatus, RunSummary};
 use crate::run::state::phase_word;
 use crate::wire::{Best, Num, Phase, id};
@@ -160,7 +161,7 @@ fn table(runs: &[RunSummary], now: UnixMillis, utf8: bool, columns: Option<usize
     }
     if needed(&widths, &shown) > room {
         for (row, run) in rows[1..].iter_mut().zip(runs) {
-            row[0] = one_line(index::short_run(&run.id));
+            row[0] = one_line(short_run(&run.id));
         }
         widths = widths_of(&rows);
     }
@@ -309,39 +310,15 @@ mod tests {
             name: "demo".into(),
             path: "runs/2026-11-21-1422-demo-k3qf".into(),
             status: RunStatus::Live,
-            phase: None,
-            queued_after: None,
-            elsewhere: false,
-            suspended: false,
             method: "pretrain".into(),
             step: 40,
             max_steps: 2000,
             n_params: 1,
             train_loss: Some(2.5),
-            val_loss: None,
-            val_bpb: None,
-            best_val_loss: None,
-            reward: None,
-            pass_at_1: None,
-            best_pass_at_1: None,
-            best: None,
-            best_evaluation: None,
-            best_whole: None,
-            evaluated_at: None,
-            epochs: None,
-            created: UnixMillis(0),
-            updated: UnixMillis(0),
             seconds: 61.0,
-            base_step: 0,
-            base_seconds: 0.0,
-            step_seconds: None,
             curve: vec![4.0, 3.0, 2.0],
             verdict: Some("LEARNING".into()),
-            message: String::new(),
-            parent: None,
-            start_model: None,
-            preset: String::new(),
-            changed: Vec::new(),
+            ..RunSummary::default()
         }
     }
 

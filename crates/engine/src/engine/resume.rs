@@ -10,7 +10,7 @@ use crate::base::text::one_line;
 use crate::data::Dataset;
 use crate::run::Parent;
 use crate::run::compare::settings;
-use crate::run::index::scan_events;
+use crate::run::log::scan_events;
 use crate::spec::RunSpec;
 use crate::wire::{Best, Event};
 use serde_json::Value;

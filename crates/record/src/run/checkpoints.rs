@@ -1,6 +1,7 @@
 //! The checkpoints of a run: their names, and which there are. Their contents belong to the engine.
 
 use super::RunDir;
+use super::log::scan_events;
 use crate::wire::Event;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -47,6 +48,10 @@ pub struct KeptCheckpoint {
 }
 
 impl RunDir {
+    pub fn checkpoints_path(&self) -> PathBuf {
+        self.path().join(FOLDER)
+    }
+
     /// Where the checkpoint of a step is, or would be.
     pub fn checkpoint_path(&self, step: u64) -> PathBuf {
         self.checkpoints_path().join(name_of(step))
@@ -75,7 +80,7 @@ impl RunDir {
     /// saved is the best.
     pub fn kept(&self) -> Vec<KeptCheckpoint> {
         let mut saved: BTreeMap<u64, Saved> = BTreeMap::new();
-        let _ = super::index::scan_events(
+        let _ = scan_events(
             &self.events_path(),
             &["Checkpointed", "RolledBack"],
             |event| match event {

@@ -224,10 +224,6 @@ impl RunDir {
         self.root.join("lock")
     }
 
-    pub fn checkpoints_path(&self) -> PathBuf {
-        self.root.join(super::checkpoints::FOLDER)
-    }
-
     /// What `run.json` says; where it is lost or damaged, what the log says in its place.
     ///
     /// # Errors
@@ -397,11 +393,29 @@ fn fresh_dir(runs_dir: &Path, mut name: impl FnMut() -> String) -> Result<RunDir
     Err(FileOperation::Make.error(&runs_dir, last))
 }
 
+/// Every run directory in `runs_dir`, in no order.
+pub(super) fn open_all(runs_dir: &Path) -> io::Result<Vec<Result<RunDir, RunError>>> {
+    check_place(runs_dir)?;
+    let folder = match std::fs::read_dir(runs_dir) {
+        Ok(folder) => folder,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(e),
+    };
+    let mut runs = Vec::new();
+    for entry in folder {
+        match RunDir::open(&entry?.path()) {
+            Err(RunError::NotARun(_)) => {}
+            run => runs.push(run),
+        }
+    }
+    Ok(runs)
+}
+
 /// Whether runs may be below `runs_dir`: it is a folder, or not there yet.
 ///
 /// # Errors
 /// It is a file.
-pub(super) fn check_place(runs_dir: &Path) -> io::Result<()> {
+fn check_place(runs_dir: &Path) -> io::Result<()> {
     let why = "it is a file, and runs are kept in a folder";
     match runs_dir.is_file() {
         true => Err(io::Error::new(io::ErrorKind::NotADirectory, why)),

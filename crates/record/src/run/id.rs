@@ -15,6 +15,16 @@ pub fn new_id(name: &str, now: UnixMillis) -> String {
     format!("{}-{}-{}", minute(now), slug(name), suffix(random()))
 }
 
+/// A run's id without the date in front: `2026-11-21-1422-shakespeare-k3qf` → `shakespeare-k3qf`.
+pub fn short_run(id: &str) -> &str {
+    let dated = id.len() > 16
+        && id.bytes().take(16).enumerate().all(|(i, b)| match i {
+            4 | 7 | 10 | 15 => b == b'-',
+            _ => b.is_ascii_digit(),
+        });
+    if dated { &id[16..] } else { id }
+}
+
 /// Local time to the minute; UTC if the machine has no time zone.
 fn minute(now: UnixMillis) -> String {
     let millis = i64::try_from(now.0).unwrap_or(i64::MAX);
@@ -92,5 +102,16 @@ mod tests {
             .map(|_| new_id("x", UnixMillis(1_763_734_920_000)))
             .collect();
         assert!(ids.len() >= 99, "{}", ids.len());
+    }
+
+    #[test]
+    fn run_names_lose_only_dates() {
+        assert_eq!(
+            short_run("2026-11-21-1422-shakespeare-k3qf"),
+            "shakespeare-k3qf"
+        );
+        assert_eq!(short_run("2026-11-21-1422-"), "2026-11-21-1422-");
+        assert_eq!(short_run("my-run"), "my-run");
+        assert_eq!(short_run("äöüäöüäöüäöüäöü-x"), "äöüäöüäöüäöüäöü-x");
     }
 }

@@ -2,13 +2,16 @@
 
 mod pace;
 mod queue;
+mod resolve;
 mod scan;
 
 pub use queue::{end_of_queue, waits_for};
+pub use resolve::{ResolveError, checkpoint_named, resolve, resolve_one};
 
 use self::scan::{Scan, loss};
-use super::log::Tail;
-use super::{FileOperation, Header, Parent, RunDir, RunError};
+use super::dir::open_all;
+use super::log::{Tail, kind_of};
+use super::{FileOperation, Parent, RunDir, RunError};
 use crate::base::clock::UnixMillis;
 use crate::base::files::read_small_text;
 use crate::base::process::is_suspended;
@@ -33,7 +36,7 @@ const CURVE: usize = 24;
 const PROBE: usize = 16 << 10;
 
 /// The status of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
     /// An engine holds it.
@@ -47,6 +50,7 @@ pub enum RunStatus {
     /// Its engine died without a final event.
     Crashed,
     /// Created, but nothing was ever logged.
+    #[default]
     Empty,
 }
 
@@ -78,7 +82,7 @@ impl RunStatus {
 }
 
 /// One row of the list of runs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct RunSummary {
     /// The name of its directory, by which every command finds it.
     pub id: String,
@@ -205,74 +209,6 @@ pub fn ids(runs_dir: &Path) -> Vec<String> {
     ids
 }
 
-/// Every run directory in `runs_dir`, in no order.
-fn open_all(runs_dir: &Path) -> io::Result<Vec<Result<RunDir, RunError>>> {
-    super::dir::check_place(runs_dir)?;
-    let folder = match std::fs::read_dir(runs_dir) {
-        Ok(folder) => folder,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(e),
-    };
-    let mut runs = Vec::new();
-    for entry in folder {
-        match RunDir::open(&entry?.path()) {
-            Err(RunError::NotARun(_)) => {}
-            run => runs.push(run),
-        }
-    }
-    Ok(runs)
-}
-
-/// Why a name matches no run.
-#[derive(Debug, thiserror::Error)]
-pub enum ResolveError {
-    #[error("no run named {word:?} in {runs_dir}{}", list_hint(.known))]
-    Unknown {
-        word: String,
-        runs_dir: PathBuf,
-        known: Vec<String>,
-    },
-    #[error("{word:?} matches {} runs: {}; use more of the name", .fits.len(), some(.fits))]
-    Ambiguous { word: String, fits: Vec<String> },
-    #[error(transparent)]
-    Run(#[from] RunError),
-    #[error("{path}: {error}")]
-    Io { path: PathBuf, error: io::Error },
-}
-
-/// The first of them, the newest: nobody reads fifty names.
-fn some(fits: &[String]) -> String {
-    const SHOWN: usize = 5;
-    match fits.len().saturating_sub(SHOWN) {
-        0 => fits.join(", "),
-        more => format!("{} and {more} more", fits[..SHOWN].join(", ")),
-    }
-}
-
-fn list_hint(known: &[String]) -> String {
-    match known {
-        [] => "; there are no runs yet".into(),
-        known => format!("; runs: {}", known.join(", ")),
-    }
-}
-
-/// Resolves a run as typed: a path to its directory, the directory's name, its id, the newest run of that name, or a unique
-/// prefix or suffix of a directory's name or an id.
-///
-/// # Errors
-/// No run is meant by the word, or several are.
-pub fn resolve(runs_dir: &Path, word: &str) -> Result<RunDir, ResolveError> {
-    find(runs_dir, word, true)
-}
-
-/// [`resolve`], and an error where several runs have that name: for what cannot be undone.
-///
-/// # Errors
-/// No run is meant by the word, or several are.
-pub fn resolve_one(runs_dir: &Path, word: &str) -> Result<RunDir, ResolveError> {
-    find(runs_dir, word, false)
-}
-
 /// The best checkpoint of each run that has learned something, the newest run first: one of them is offered as a model to
 /// start from.
 pub fn best_checkpoints(runs_dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
@@ -291,115 +227,6 @@ fn has_learned(verdict: Option<&str>) -> bool {
     ![DIVERGED, NOT_LEARNING, TOO_EARLY]
         .iter()
         .any(|word| verdict == Some(word))
-}
-
-/// The checkpoint that a run, its folder, or `RUN@STEP` means in a model's place: the best one, or that of the step. `None` for
-/// words that mean no run.
-pub fn checkpoint_named(runs_dir: &Path, word: &str) -> Option<Result<PathBuf, String>> {
-    let step = |text: &str| text.replace([',', '_'], "").parse::<u64>().ok();
-    let at_step = word
-        .rsplit_once('@')
-        .and_then(|(run, text)| Some((resolve(runs_dir, run).ok()?, step(text)?)));
-    let (run, step) = match at_step {
-        Some((run, step)) => (run, Some(step)),
-        None => (resolve(runs_dir, word).ok()?, None),
-    };
-    let found = match step {
-        Some(step) => run.checkpoints().into_iter().find(|kept| kept.step == step),
-        None => run.best_checkpoint(),
-    };
-    Some(found.map(|kept| kept.path).ok_or_else(|| {
-        let folder = one_line(&run.folder());
-        let kept: Vec<String> = run
-            .checkpoints()
-            .iter()
-            .map(|kept| kept.step.to_string())
-            .collect();
-        match (step, kept.is_empty()) {
-            (Some(step), false) => format!(
-                "{folder} has no checkpoint at step {step}; it keeps {}",
-                kept.join(", ")
-            ),
-            _ => format!("the run {folder} has no checkpoint"),
-        }
-    }))
-}
-
-fn find(runs_dir: &Path, word: &str, newest: bool) -> Result<RunDir, ResolveError> {
-    let path = Path::new(word);
-    if path.join("run.json").exists() || (word.contains('/') && path.exists()) {
-        return Ok(RunDir::open(path)?);
-    }
-    let io_error = |error| ResolveError::Io {
-        path: runs_dir.into(),
-        error,
-    };
-    let mut runs: Vec<(Header, RunDir)> = open_all(runs_dir)
-        .map_err(io_error)?
-        .into_iter()
-        .flatten()
-        .filter_map(|run| Some((run.header().ok()?, run)))
-        .collect();
-    // The newest first; of a run and its copies the one whose directory still has the run's name.
-    runs.sort_by_cached_key(|(header, run)| {
-        let folder = run.folder();
-        std::cmp::Reverse((header.created, folder == header.id, folder))
-    });
-    let tests: [fn(&Header, &str, &str) -> bool; 5] = [
-        |_, folder, w| folder == w,
-        |header, _, w| header.id == w,
-        |header, _, w| header.name == w,
-        |header, folder, w| folder.starts_with(w) || header.id.starts_with(w),
-        |header, folder, w| folder.ends_with(w) || header.id.ends_with(w),
-    ];
-    const NAME: usize = 2;
-    for (i, test) in tests.into_iter().enumerate() {
-        let fits: Vec<&RunDir> = runs
-            .iter()
-            .filter(|(header, run)| !word.is_empty() && test(header, &run.folder(), word))
-            .map(|(_, run)| run)
-            .collect();
-        match fits.as_slice() {
-            [] => {}
-            [run] => return Ok((*run).clone()),
-            // Many runs have one name, and the newest is meant.
-            [run, ..] if i == NAME && newest => return Ok((*run).clone()),
-            many => {
-                return Err(ResolveError::Ambiguous {
-                    word: word.into(),
-                    fits: many.iter().map(|r| r.folder()).collect(),
-                });
-            }
-        }
-    }
-    if let Some(error) = damaged(runs_dir, word).map_err(io_error)? {
-        return Err(error.into());
-    }
-    Err(ResolveError::Unknown {
-        word: word.into(),
-        runs_dir: runs_dir.into(),
-        known: runs.iter().take(5).map(|(_, run)| run.folder()).collect(),
-    })
-}
-
-/// What is wrong with a directory that would be meant, if it could be read.
-fn damaged(runs_dir: &Path, word: &str) -> io::Result<Option<RunError>> {
-    if word.is_empty() || !runs_dir.is_dir() {
-        return Ok(None);
-    }
-    for entry in std::fs::read_dir(runs_dir)? {
-        let path = entry?.path();
-        let folder = path.file_name().unwrap_or_default().to_string_lossy();
-        let name = short_run(&folder).rsplit_once('-').map(|(name, _)| name);
-        if name != Some(word) && !folder.starts_with(word) && !folder.ends_with(word) {
-            continue;
-        }
-        match RunDir::open(&path) {
-            Ok(_) | Err(RunError::NotARun(_)) => {}
-            Err(error) => return Ok(Some(error)),
-        }
-    }
-    Ok(None)
 }
 
 /// The newest run that an engine holds.
@@ -598,45 +425,6 @@ fn curve(path: &Path, size: u64, figure: &str, undone: &[(u64, u64)]) -> io::Res
         }
     }
     Ok(points.into_iter().map(|(_, value)| value).collect())
-}
-
-/// Calls `seen` with every event of the given kinds; lines of other kinds are not decoded.
-///
-/// # Errors
-/// The log cannot be read.
-pub fn scan_events(path: &Path, kinds: &[&str], mut seen: impl FnMut(Event)) -> io::Result<()> {
-    let mut tail = Tail::open(path)?;
-    let mut lines = String::new();
-    while tail.read_lines(&mut lines, 64 << 10)? {
-        for line in lines.lines() {
-            if kind_of(line).is_none_or(|kind| kinds.contains(&kind))
-                && let Ok(envelope) = decode_envelope(line)
-            {
-                seen(envelope.event);
-            }
-        }
-        lines.clear();
-    }
-    Ok(())
-}
-
-/// The event's type, if the line has the form that this program writes.
-fn kind_of(line: &str) -> Option<&str> {
-    const MARK: &str = "\"event\":{\"type\":\"";
-    let head = line.get(..100).unwrap_or(line);
-    let begin = head.find(MARK)? + MARK.len();
-    let rest = &line[begin..];
-    rest.split_once('"').map(|(kind, _)| kind)
-}
-
-/// A run's id without the date in front: `2026-11-21-1422-shakespeare-k3qf` → `shakespeare-k3qf`.
-pub fn short_run(id: &str) -> &str {
-    let dated = id.len() > 16
-        && id.bytes().take(16).enumerate().all(|(i, b)| match i {
-            4 | 7 | 10 | 15 => b == b'-',
-            _ => b.is_ascii_digit(),
-        });
-    if dated { &id[16..] } else { id }
 }
 
 #[cfg(test)]

@@ -139,7 +139,7 @@ pub fn parent_of(model: &Path) -> Option<Parent> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::clock::{SystemClock, UnixMillis};
+    use crate::base::clock::SystemClock;
 
     fn run(id: &str, parent: Option<&str>, status: RunStatus) -> RunSummary {
         RunSummary {
@@ -148,42 +148,11 @@ mod tests {
             name: id.into(),
             path: id.into(),
             status,
-            phase: None,
-            queued_after: None,
-            elsewhere: false,
-            suspended: false,
-            method: String::new(),
-            step: 0,
-            max_steps: 0,
-            n_params: 0,
-            train_loss: None,
-            val_loss: None,
-            val_bpb: None,
-            best_val_loss: None,
-            reward: None,
-            pass_at_1: None,
-            best_pass_at_1: None,
-            best: None,
-            best_evaluation: None,
-            best_whole: None,
-            evaluated_at: None,
-            epochs: None,
-            created: UnixMillis(0),
-            updated: UnixMillis(0),
-            seconds: 0.0,
-            base_step: 0,
-            base_seconds: 0.0,
-            step_seconds: None,
-            curve: Vec::new(),
-            verdict: None,
-            message: String::new(),
             parent: parent.map(|run| Parent {
                 run: run.into(),
                 step: 5,
             }),
-            start_model: None,
-            preset: String::new(),
-            changed: Vec::new(),
+            ..RunSummary::default()
         }
     }
 

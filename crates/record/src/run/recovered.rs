@@ -3,7 +3,8 @@
 
 use super::Tail;
 use super::header::{BRANCH_OF, Header, Parent};
-use super::index::scan_events;
+use super::id::short_run;
+use super::log::scan_events;
 use crate::base::files::read_small_text;
 use crate::wire::{Event, decode_envelope};
 use std::path::Path;
@@ -68,7 +69,7 @@ pub(super) fn branched_from(root: &Path) -> Option<Parent> {
 
 /// The name in an id: `2026-11-21-1422-shakespeare-k3qf` → `shakespeare`.
 fn named_by(id: &str) -> String {
-    let name = super::index::short_run(id);
+    let name = short_run(id);
     name.rsplit_once('-')
         .map_or(name, |(name, _)| name)
         .to_string()

@@ -7,7 +7,7 @@ use crate::base::files::{
     DELETED, Lock, is_locked, read_small_text, remove_held_folder, try_lock_beside_viewers,
     write_atomic,
 };
-use crate::run::index::short_run;
+use crate::run::id::short_run;
 use crate::run::new_id;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};

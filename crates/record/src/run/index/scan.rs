@@ -2,13 +2,13 @@
 //! anywhere in it. For a long log the result is stored beside it, and only what was appended since is read the next time.
 
 use super::pace::NewestSteps;
-use super::{RunStatus, VERDICT, kind_of};
+use super::{RunStatus, VERDICT};
 use crate::base::clock::UnixMillis;
 use crate::base::files::{open_plain, read_small, write_atomic};
 use crate::base::text::one_line;
 use crate::run::RunDir;
 use crate::run::engine_time::EngineTime;
-use crate::run::log::Tail;
+use crate::run::log::{Tail, kind_of};
 use crate::run::rollback_buffer::RollbackBuffer;
 use crate::wire::{Best, Event, Outcome, Phase, Values, decode_envelope, id};
 use serde::{Deserialize, Serialize};

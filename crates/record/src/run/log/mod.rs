@@ -3,7 +3,7 @@
 mod tail;
 mod writer;
 
-pub use tail::{Tail, last_event, read_all, seq_of};
+pub use tail::{Tail, kind_of, last_event, read_all, scan_events, seq_of};
 pub use writer::{LogSender, LogThread, LogWriter, QUEUE};
 
 use std::io;

@@ -1,7 +1,7 @@
 //! Reading a log that may still be growing.
 
 use crate::base::files::open_plain;
-use crate::wire::{DecodeError, Envelope, MAX_LINE, decode_envelope};
+use crate::wire::{DecodeError, Envelope, Event, MAX_LINE, decode_envelope};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -183,6 +183,35 @@ pub fn read_all(path: &Path) -> io::Result<Vec<Envelope>> {
         events.push(envelope);
     }
     Ok(events)
+}
+
+/// Calls `seen` with every event of the given kinds; lines of other kinds are not decoded.
+///
+/// # Errors
+/// The log cannot be read.
+pub fn scan_events(path: &Path, kinds: &[&str], mut seen: impl FnMut(Event)) -> io::Result<()> {
+    let mut tail = Tail::open(path)?;
+    let mut lines = String::new();
+    while tail.read_lines(&mut lines, 64 << 10)? {
+        for line in lines.lines() {
+            if kind_of(line).is_none_or(|kind| kinds.contains(&kind))
+                && let Ok(envelope) = decode_envelope(line)
+            {
+                seen(envelope.event);
+            }
+        }
+        lines.clear();
+    }
+    Ok(())
+}
+
+/// The event's type, if the line has the form that this program writes.
+pub fn kind_of(line: &str) -> Option<&str> {
+    const MARK: &str = "\"event\":{\"type\":\"";
+    let head = line.get(..100).unwrap_or(line);
+    let begin = head.find(MARK)? + MARK.len();
+    let rest = &line[begin..];
+    rest.split_once('"').map(|(kind, _)| kind)
 }
 
 /// The last readable event of a log, however long the log and its lines are.

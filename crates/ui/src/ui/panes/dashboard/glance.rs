@@ -9,7 +9,7 @@ use crate::base::human;
 use crate::base::stats::Ema;
 use crate::diagnosis::{Diagnosis, diagnose};
 use crate::run::RunState;
-use crate::run::index::short_run;
+use crate::run::id::short_run;
 use crate::run::series::Series;
 use crate::run::state::outcome_word;
 use crate::ui::glyphs::Glyphs;
