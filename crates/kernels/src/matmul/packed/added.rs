@@ -1,7 +1,6 @@
-//! The low-rank term that is added to a tile: its block of the output, and how vectors of it are computed.
+//! The low-rank term that is added to a tile: its block of the output.
 
-use super::instructions::Instructions;
-use super::pack::Source;
+use super::factor::Source;
 use crate::matmul::low_rank::LowRank;
 use crate::pointers::ReadPtr;
 use std::ops::Range;
@@ -10,8 +9,8 @@ use std::ops::Range;
 #[derive(Clone, Copy)]
 pub struct Added {
     of: *const LowRank<'static>,
-    row: usize,
-    col: usize,
+    pub(super) row: usize,
+    pub(super) col: usize,
 }
 
 impl Added {
@@ -34,14 +33,9 @@ impl Added {
     }
 
     #[inline(always)]
-    fn of(&self) -> &LowRank<'_> {
+    pub(super) fn of(&self) -> &LowRank<'_> {
         // SAFETY: it outlives the matmul.
         unsafe { &*self.of }
-    }
-
-    /// The first column.
-    pub fn col(&self) -> usize {
-        self.col
     }
 
     /// Whether all of it is added, unmasked and unscaled.
@@ -86,62 +80,5 @@ impl Added {
             k,
         };
         (z, factor)
-    }
-
-    /// The first `cols` ≤ N · LANES columns of a row.
-    ///
-    /// # Safety
-    /// The machine must have the instructions; the position must lie within the destination.
-    #[inline(always)]
-    pub(super) unsafe fn row_of<I: Instructions, const N: usize>(
-        &self,
-        row: usize,
-        cols: usize,
-    ) -> [I::Sum; N] {
-        let ranks = self.ranks(cols);
-        let (z, factor) = self.sources(ranks.clone(), 1, cols);
-        let (ReadPtr::F32(z), ReadPtr::F32(factor)) = (z.start.add(row * z.stride), factor.start)
-        else {
-            unreachable!("both are f32")
-        };
-        let cols_of_all = self.of().factor.len() / self.of().ranks;
-        // SAFETY: sizes were checked, and the caller names a position in the destination.
-        unsafe {
-            let mut sums = [I::zero(); N];
-            for r in 0..ranks.len() {
-                let z = I::splat(*z.add(r));
-                for (j, sum) in sums.iter_mut().enumerate() {
-                    let n = cols.saturating_sub(j * I::LANES).min(I::LANES);
-                    let factor = factor.wrapping_add(r * cols_of_all + j * I::LANES);
-                    *sum = I::mul_add(z, I::load(factor, n), *sum);
-                }
-            }
-            for (j, sum) in sums.iter_mut().enumerate() {
-                *sum = self.kept::<I>(*sum, row, j * I::LANES);
-            }
-            sums
-        }
-    }
-
-    /// The masked and scaled part of a vector that begins at (row, col). A vector beyond the last column is zero.
-    ///
-    /// # Safety
-    /// As for [`Added::row_of`].
-    #[inline(always)]
-    pub(super) unsafe fn kept<I: Instructions>(
-        &self,
-        sum: I::Sum,
-        row: usize,
-        col: usize,
-    ) -> I::Sum {
-        let (of, row, col) = (self.of(), self.row + row, self.col + col);
-        // SAFETY: guaranteed by the caller.
-        unsafe {
-            let sum = I::mul(sum, I::splat(of.whole_scale()));
-            match of.kept {
-                Some(kept) if col < kept.words * 32 => I::keep(sum, kept.bits(row, col)),
-                _ => sum,
-            }
-        }
     }
 }

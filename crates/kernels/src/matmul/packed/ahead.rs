@@ -1,7 +1,7 @@
 //! Software prefetch: the data to be packed next are fetched while the arithmetic units are busy; otherwise they would wait
 //! for memory while packing, and memory would idle while they compute.
 
-use super::pack::Source;
+use super::factor::Source;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;

@@ -7,9 +7,11 @@
 use super::added::Added;
 use super::ahead::Ahead;
 use super::avx512;
+use super::factor::Source;
 use super::instructions::{Instructions, Tiles};
-use super::pack::{Source, distance, panels};
-use super::tile::{Write, finish_row};
+use super::job::Write;
+use super::pack::{distance, panels};
+use super::tile::finish_row;
 use crate::amx::{self, SIDE};
 use crate::lanes::transpose;
 use crate::pointers::WritePtr;
@@ -257,7 +259,7 @@ impl Pending {
             let part = first..ranks.end.min(first + SIDE * Bf16::PER_WORD);
             let (z, factor) = added.sources(part.clone(), self.rows, cols);
             left_along(left, z);
-            let place = Some((added.col(), first));
+            let place = Some((added.col, first));
             if self.packed_for != place {
                 let words = part.len().div_ceil(Bf16::PER_WORD);
                 panels::<avx512::Bf16>(right, factor, Bf16::COLS);

@@ -5,11 +5,12 @@
 )]
 
 use super::ahead::Ahead;
-use super::blocked::Job;
+use super::factor::Source;
 use super::instructions::{Instructions, Tiles, few_rows, tiles};
-use super::pack::{Source, panels};
+use super::job::{Job, Part, Write};
+use super::pack::panels;
 use super::rows;
-use super::tile::{Write, by_size, tile};
+use super::tile::{by_size, tile};
 use crate::lanes::{alternating, flush_subnormal_zmm as flush_subnormal, transpose};
 use crate::numbers::{Number, bf16};
 use crate::pointers::ReadPtr;

@@ -1,10 +1,11 @@
 //! The loops around the tiles: cache blocking, and the work of each thread.
 
 use super::ahead::Ahead;
+use super::factor::Source;
 use super::instructions::Tiles;
-use super::pack::{Source, distance};
+use super::job::{Job, Write};
+use super::pack::distance;
 use super::shared::{Claim, Claims, PanelBuffer, Panels};
-use super::tile::Write;
 use crate::lanes::Buffer;
 use crate::pointers::ReadPtr;
 use crate::simd::is_amd;
@@ -16,72 +17,6 @@ const BLOCK_COLS: usize = 2016;
 const RIGHT_WORDS: usize = 1 << 20;
 /// Multiplications below which a matmul is not worth handing to another thread.
 const WORTHWHILE: usize = 1 << 19;
-
-/// A matmul ready to be computed: a (m, k) · b (k, n).
-#[derive(Clone, Copy)]
-pub struct Job {
-    pub m: usize,
-    pub n: usize,
-    pub k: usize,
-    /// Element (i, k) is at i · stride + k · k_stride.
-    pub a: Factor,
-    /// Element (k, j) is at j · stride + k · k_stride.
-    pub b: Factor,
-    pub write: Write,
-}
-
-#[derive(Clone, Copy)]
-pub struct Factor {
-    pub start: ReadPtr,
-    pub stride: usize,
-    pub k_stride: usize,
-}
-
-// SAFETY: threads read the inputs, and each writes its own rows and columns.
-unsafe impl Send for Job {}
-// SAFETY: as above.
-unsafe impl Sync for Job {}
-
-impl Factor {
-    /// The block that starts at (from, k).
-    fn block(self, (from, k): (usize, usize), width: usize, depth: usize) -> Source {
-        Source {
-            start: self.start.add(from * self.stride + k * self.k_stride),
-            stride: self.stride,
-            k_stride: self.k_stride,
-            width,
-            k: depth,
-        }
-    }
-}
-
-impl Job {
-    /// A range (from, count) of rows and of columns of the output.
-    ///
-    /// # Safety
-    /// It must lie within the output.
-    pub unsafe fn part(&self, (row, m): (usize, usize), (col, n): (usize, usize)) -> Job {
-        // SAFETY: the caller names a part of the destination.
-        unsafe {
-            let mut write = self.write.at(row, col);
-            write.cols = n;
-            Job {
-                m,
-                n,
-                a: Factor {
-                    start: self.a.start.add(row * self.a.stride),
-                    ..self.a
-                },
-                b: Factor {
-                    start: self.b.start.add(col * self.b.stride),
-                    ..self.b
-                },
-                write,
-                ..*self
-            }
-        }
-    }
-}
 
 thread_local! {
     /// A thread's packed block of the left input; grows as needed and is kept.

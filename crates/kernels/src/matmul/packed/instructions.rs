@@ -3,8 +3,8 @@
 //! Inputs are packed into 32-bit *words*: one f32, or two bf16 that are adjacent along k, the first in the low half.
 
 use super::ahead::Ahead;
-use super::rows::Part;
-use super::tile::Write;
+use super::factor::Source;
+use super::job::{Job, Part, Write};
 use crate::numbers::bf16;
 use crate::pointers::ReadPtr;
 
@@ -48,9 +48,9 @@ pub(super) trait Tiles {
     /// Called after its last tile: only now are all tiles written.
     unsafe fn end(_: &mut Self::Run) {}
     /// Packs rows of the left input: panels of ROWS words for each word along k, [`super::pack::distance`] apart.
-    unsafe fn pack_left(to: *mut u32, from: super::pack::Source);
+    unsafe fn pack_left(to: *mut u32, from: Source);
     /// Packs columns of the right input: panels of COLS words.
-    unsafe fn pack_right(to: *mut u32, from: super::pack::Source);
+    unsafe fn pack_right(to: *mut u32, from: Source);
     /// One tile of `size` (rows, vectors) with `words` words along k.
     unsafe fn tile(
         size: (usize, usize),
@@ -120,9 +120,9 @@ pub(super) trait Instructions: Tiles {
     );
 
     /// [`super::rows::all`] with the instructions enabled.
-    unsafe fn few_rows(job: &super::blocked::Job, packed: *mut u32);
+    unsafe fn few_rows(job: &Job, packed: *mut u32);
     /// [`super::rows::part`] with the instructions enabled, for `size` (rows, columns).
-    unsafe fn few_rows_part(size: (usize, usize), job: &super::blocked::Job, at: Part);
+    unsafe fn few_rows_part(size: (usize, usize), job: &Job, at: Part);
 }
 
 /// The methods of [`Tiles`] that run the loops of the neighbouring files, inside `impl Tiles for $name`. The instructions are
@@ -182,9 +182,9 @@ macro_rules! few_rows {
             }
             few_rows(job, packed);
         }
-        unsafe fn few_rows_part(size: (usize, usize), job: &Job, at: rows::Part) {
+        unsafe fn few_rows_part(size: (usize, usize), job: &Job, at: Part) {
             #[target_feature(enable = $features)]
-            unsafe fn sized<const R: usize, const C: usize>(job: &Job, at: rows::Part) {
+            unsafe fn sized<const R: usize, const C: usize>(job: &Job, at: Part) {
                 rows::part::<$name, R, C>(job, at);
             }
             by_size!(size, $few_rows, $few_cols, sized(job, at))

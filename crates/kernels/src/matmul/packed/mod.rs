@@ -10,7 +10,9 @@ mod amx;
 mod avx2;
 mod avx512;
 mod blocked;
+mod factor;
 mod instructions;
+mod job;
 mod pack;
 mod peak;
 mod rows;
@@ -21,9 +23,9 @@ use super::ComputeDtype;
 pub(super) use crate::pointers::{ReadPtr, WritePtr};
 use crate::simd::{Level, has_bf16, level};
 pub(super) use added::Added;
-pub(super) use blocked::{Factor, Job};
+pub(super) use factor::Factor;
 use instructions::{Instructions, Tiles};
-pub(super) use tile::Write;
+pub(super) use job::{Job, Write};
 
 /// The instruction sets with a matmul kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,20 +1,8 @@
 //! Packing: an input is copied into panels in the order in which the tiles read it, so that the innermost loop reads
 //! memory sequentially whatever the strides of the input.
 
+use super::factor::Source;
 use super::instructions::{Instructions, Tiles};
-use crate::pointers::ReadPtr;
-
-/// A block of an input. Its *width* runs along the rows of the left input or the columns of the right one.
-#[derive(Clone, Copy)]
-pub(super) struct Source {
-    pub start: ReadPtr,
-    /// Elements between neighbors across the width.
-    pub stride: usize,
-    /// Elements between neighbours along k. One of the two strides is 1.
-    pub k_stride: usize,
-    pub width: usize,
-    pub k: usize,
-}
 
 /// Words from one panel to the next. The gap absorbs what whole vectors write beyond a panel's end, and avoids
 /// cache-set conflicts between panels.

@@ -2,7 +2,7 @@
 
 use super::ahead::Ahead;
 use super::instructions::Tiles;
-use super::tile::Write;
+use super::job::Write;
 use crate::aligned::Aligned;
 use crate::pointers::WritePtr;
 

@@ -1,9 +1,10 @@
 //! Few rows times a large matrix stored along k, as in decode: each thread packs the few rows and reads its part of the
 //! matrix once, directly from memory. Packing the matrix would cost about as much as the matmul.
 
-use super::blocked::{Job, share};
+use super::blocked::share;
+use super::factor::Source;
 use super::instructions::Instructions;
-use super::pack::Source;
+use super::job::{Job, Part};
 use crate::lanes::Buffer;
 use crate::pointers::ReadPtr;
 use crate::threads;
@@ -133,31 +134,6 @@ unsafe fn pack<I: Instructions>(to: *mut u32, rows: Source) {
                 let words = I::along(rows.start.add(i * rows.stride + k), step.min(rows.k - k));
                 I::store_words(to.add((at * rows.width + i) * I::LANES), words);
             }
-        }
-    }
-}
-
-/// A block of rows and a group of columns.
-#[derive(Clone, Copy)]
-pub(super) struct Part {
-    /// The packed rows.
-    x: *const u32,
-    /// The first column's weights.
-    weights: ReadPtr,
-    /// The position of both in the job.
-    row: usize,
-    col: usize,
-    /// Prefetch distance from the weights, in elements.
-    ahead: usize,
-}
-
-impl Part {
-    /// Column `i` of the group.
-    fn column(self, job: &Job, i: usize) -> Part {
-        Part {
-            weights: self.weights.add(i * job.b.stride),
-            col: self.col + i,
-            ..self
         }
     }
 }

@@ -3,85 +3,9 @@
 use super::added::Added;
 use super::ahead::Ahead;
 use super::instructions::{Instructions, Tiles};
+use super::job::Write;
 use crate::fetch;
-use crate::numbers::Number;
-use crate::pointers::WritePtr;
-
-/// Destination and addends of a tile: `to` = `scale` · sum (+ `base`) (+ `bias`).
-#[derive(Clone, Copy)]
-pub struct Write {
-    pub to: WritePtr,
-    pub stride: usize,
-    pub cols: usize,
-    pub scale: f32,
-    /// A matrix like the destination, with its stride; may be the destination itself.
-    pub base: Option<(*const f32, usize)>,
-    /// One value per column.
-    pub bias: Option<*const f32>,
-    pub low_rank: Option<Added>,
-}
-
-impl Write {
-    /// The same for the tile that starts at (row, col).
-    ///
-    /// # Safety
-    /// The position must lie within all matrices.
-    pub unsafe fn at(self, row: usize, col: usize) -> Self {
-        // SAFETY: guaranteed by the caller.
-        unsafe {
-            Write {
-                to: self.to.add(row * self.stride + col),
-                base: self
-                    .base
-                    .map(|(base, stride)| (base.add(row * stride + col), stride)),
-                bias: self.bias.map(|bias| bias.add(col)),
-                low_rank: self.low_rank.map(|added| added.at(row, col)),
-                ..self
-            }
-        }
-    }
-
-    /// Words summed at once where `most` would be best, of `all`: a bf16 destination cannot hold partial sums.
-    pub fn most(&self, most: usize, all: usize) -> usize {
-        match self.to {
-            WritePtr::F32(_) => most,
-            WritePtr::Bf16(_) => all.max(1),
-        }
-    }
-
-    /// Makes the terms that follow accumulate onto what was written.
-    #[inline(always)]
-    pub fn accumulate(&mut self) {
-        self.base = self.to.as_base().map(|base| (base, self.stride));
-        self.bias = None;
-        self.low_rank = None;
-    }
-
-    /// Writes one element.
-    ///
-    /// # Safety
-    /// As for [`Write::at`].
-    #[inline(always)]
-    pub unsafe fn one(&self, row: usize, col: usize, sum: f32) {
-        // SAFETY: guaranteed by the caller.
-        unsafe {
-            let mut x = sum * self.scale;
-            if let Some((base, stride)) = self.base {
-                x += *base.add(row * stride + col);
-            }
-            if let Some(bias) = self.bias {
-                x += *bias.add(col);
-            }
-            if let Some(added) = self.low_rank {
-                x += added.one(row, col);
-            }
-            match self.to.add(row * self.stride + col) {
-                WritePtr::F32(to) => *to = x,
-                WritePtr::Bf16(to) => *to = Number::narrow(x),
-            }
-        }
-    }
-}
+use crate::pointers::{ReadPtr, WritePtr};
 
 /// A tile of `M` rows and up to `N` vectors. Every element is summed in the order of k whatever M and N are, so that the
 /// tiling of a matrix does not change the bits.
@@ -221,6 +145,65 @@ pub(super) unsafe fn finish_row<I: Instructions, const N: usize>(
             match write.to.add(i * write.stride + col) {
                 WritePtr::F32(to) => I::store(to, n, x),
                 WritePtr::Bf16(to) => I::store_bf16(to, n, x),
+            }
+        }
+    }
+}
+
+impl Added {
+    /// The first `cols` ≤ N · LANES columns of a row.
+    ///
+    /// # Safety
+    /// The machine must have the instructions; the position must lie within the destination.
+    #[inline(always)]
+    pub(super) unsafe fn row_of<I: Instructions, const N: usize>(
+        &self,
+        row: usize,
+        cols: usize,
+    ) -> [I::Sum; N] {
+        let ranks = self.ranks(cols);
+        let (z, factor) = self.sources(ranks.clone(), 1, cols);
+        let (ReadPtr::F32(z), ReadPtr::F32(factor)) = (z.start.add(row * z.stride), factor.start)
+        else {
+            unreachable!("both are f32")
+        };
+        let cols_of_all = self.of().factor.len() / self.of().ranks;
+        // SAFETY: sizes were checked, and the caller names a position in the destination.
+        unsafe {
+            let mut sums = [I::zero(); N];
+            for r in 0..ranks.len() {
+                let z = I::splat(*z.add(r));
+                for (j, sum) in sums.iter_mut().enumerate() {
+                    let n = cols.saturating_sub(j * I::LANES).min(I::LANES);
+                    let factor = factor.wrapping_add(r * cols_of_all + j * I::LANES);
+                    *sum = I::mul_add(z, I::load(factor, n), *sum);
+                }
+            }
+            for (j, sum) in sums.iter_mut().enumerate() {
+                *sum = self.kept::<I>(*sum, row, j * I::LANES);
+            }
+            sums
+        }
+    }
+
+    /// The masked and scaled part of a vector that begins at (row, col). A vector beyond the last column is zero.
+    ///
+    /// # Safety
+    /// As for [`Added::row_of`].
+    #[inline(always)]
+    pub(super) unsafe fn kept<I: Instructions>(
+        &self,
+        sum: I::Sum,
+        row: usize,
+        col: usize,
+    ) -> I::Sum {
+        let (of, row, col) = (self.of(), self.row + row, self.col + col);
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            let sum = I::mul(sum, I::splat(of.whole_scale()));
+            match of.kept {
+                Some(kept) if col < kept.words * 32 => I::keep(sum, kept.bits(row, col)),
+                _ => sum,
             }
         }
     }
