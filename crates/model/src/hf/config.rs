@@ -4,6 +4,7 @@
 use super::Naming;
 use super::dtype::Dtype;
 use super::families::{self, Family};
+use super::keys;
 use crate::base::text::one_line;
 use crate::nn::{HeadKind, ModelConfig, ModelShape};
 use serde_json::{Map, Value, json};
@@ -214,7 +215,7 @@ fn read_own(own: &Value, map: &Map<String, Value>) -> Result<ModelConfig, String
     let said = write(&config, &shape, &TokenIds::default(), Dtype::F32, naming);
     let contradiction = said.as_object().into_iter().flatten().find(|(key, value)| {
         let theirs = map.get(*key).filter(|_| !FREE.contains(&key.as_str()));
-        theirs.is_some_and(|theirs| !families::same(theirs, value))
+        theirs.is_some_and(|theirs| !keys::same(theirs, value))
     });
     // Where we write no scaling, an existing one was added by another program, and other readers apply it.
     let scaling = map.get("rope_scaling").filter(|scaling| {

@@ -251,7 +251,7 @@ impl<'a> Keys<'a> {
     pub fn only(&self, key: &str, expected: &Value) -> Result<(), String> {
         match self.value(key) {
             None => Ok(()),
-            Some(value) if super::families::same(value, expected) => Ok(()),
+            Some(value) if same(value, expected) => Ok(()),
             Some(_) => Err(self.wrong(key, &format!("{expected}, the only supported value"))),
         }
     }
@@ -296,6 +296,30 @@ fn is_unset(value: &Value) -> bool {
         Value::String(text) => text.is_empty(),
         Value::Array(list) => list.is_empty(),
         Value::Object(map) => map.is_empty(),
+    }
+}
+
+/// Equal up to rounding.
+pub fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
+}
+
+/// The same up to rounding.
+pub fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => match (a.as_f64(), b.as_f64()) {
+            (Some(a), Some(b)) => near(a, b),
+            _ => a == b,
+        },
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len()
+                && a.iter()
+                    .all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
+        }
+        _ => a == b,
     }
 }
 

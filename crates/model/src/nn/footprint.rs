@@ -25,10 +25,11 @@
 //! are alive at once. The exact number comes from the pass itself, because buffers are shared by size: it runs over a counting
 //! arena, without its kernels (`fused/count`).
 
+use super::freeze::TrainableSet;
 pub use super::fused::Footprint;
 use super::fused::{Pass, Plan};
 use super::kv_cache::{BlockShape, CHUNK};
-use super::layout::{Layout, TrainableSet};
+use super::layout::Layout;
 use super::step_position::StepPosition;
 use super::tables::Tables;
 use super::tape::Track;

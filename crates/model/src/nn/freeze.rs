@@ -1,7 +1,7 @@
-//! Selects frozen parameters by name: by part of the model, or by patterns of module names.
+//! Which parameters train: adapters, or all but those that are frozen by name: by part of the model, or by patterns of module names.
 
-use super::adapter::is_named;
-use super::config::ModelConfig;
+use super::adapter::{AdapterConfig, is_named};
+use super::config::{ModelConfig, ModelShape};
 use super::layout::{Layout, Parts};
 use super::params::ParamInfo;
 use super::role::{Role, Site};
@@ -46,6 +46,59 @@ fn names_it(info: &ParamInfo, name: &str) -> bool {
 
 fn is_mlp(info: &ParamInfo) -> bool {
     matches!(info.role, Role::Mlp(_) | Role::Bias(Site::Mlp))
+}
+
+/// The parameters of a model, without creating it; `vocab_size` is the tokenizer's, used if the config has none.
+pub fn param_infos(config: &ModelConfig, vocab_size: usize) -> Vec<ParamInfo> {
+    param_infos_of(config, vocab_size, TrainableSet::default())
+}
+
+/// What of a model trains: adapters and what these name, or everything but what is frozen by name.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TrainableSet<'a> {
+    pub adapter: Option<&'a AdapterConfig>,
+    /// Words and patterns as [`is_frozen`] reads them; without effect beside adapters, which freeze all.
+    pub frozen: &'a [String],
+}
+
+impl<'a> TrainableSet<'a> {
+    /// What trains with these adapters; everything without any.
+    pub fn with(adapter: Option<&'a AdapterConfig>) -> TrainableSet<'a> {
+        TrainableSet {
+            adapter,
+            frozen: &[],
+        }
+    }
+
+    /// Whether this parameter trains. The head of a score and a value head do beside adapters: nobody has trained them before.
+    fn holds(self, info: &ParamInfo, config: &ModelConfig) -> bool {
+        let Some(adapter) = self.adapter else {
+            return !is_frozen(info, self.frozen);
+        };
+        let fresh_head = info.role == Role::Head && config.is_reward_model();
+        let is_fresh = fresh_head || info.role == Role::Value;
+        info.role.is_adapter() || adapter.trains_whole(info.role) || is_fresh
+    }
+}
+
+/// The same with the parameters of adapters after them, and which of all train.
+pub fn param_infos_of(
+    config: &ModelConfig,
+    vocab_size: usize,
+    trained: TrainableSet,
+) -> Vec<ParamInfo> {
+    Layout::trained(config, &config.shape(vocab_size), trained).infos
+}
+
+impl Layout {
+    /// The model with its adapters, if any, and what of it trains.
+    pub fn trained(config: &ModelConfig, shape: &ModelShape, trained: TrainableSet) -> Layout {
+        let parts = Parts {
+            adapter: trained.adapter,
+            trains: &|info| trained.holds(info, config),
+        };
+        Layout::of(config, shape, parts).0
+    }
 }
 
 /// What is wrong with these names for this model, and the fix.

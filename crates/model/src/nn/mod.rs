@@ -42,7 +42,8 @@ pub use config::{
 };
 pub use faults::Fault;
 pub use flops::{frozen_matmul_params, state_flops};
-pub use layout::{Naming, TrainableSet, param_infos, param_infos_of};
+pub use freeze::{TrainableSet, param_infos, param_infos_of};
+pub use layout::Naming;
 pub use model::{
     Backend, ExpertLoad, Model, Regularizers, TokenBatch, TokenOutputs, TokenValues, Upstream,
 };

@@ -3,7 +3,8 @@
 
 use super::super::keys::Keys;
 use super::common::{self, Defaults};
-use super::{Family, gemma, gemma2};
+use super::family::Family;
+use super::{gemma, gemma2};
 use crate::nn::mlp::{Approximate, GeGluConfig, MlpConfig};
 use crate::nn::{AttentionBias, ModelConfig};
 use serde_json::{Value, json};

@@ -2,7 +2,8 @@
 
 use super::super::keys::Keys;
 use super::common::{self, Defaults, GainConvention};
-use super::{Family, gemma};
+use super::family::Family;
+use super::gemma;
 use crate::nn::ModelConfig;
 use serde_json::{Value, json};
 

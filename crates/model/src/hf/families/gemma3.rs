@@ -2,9 +2,10 @@
 //! a different RoPE base in windowed blocks.
 
 use super::super::keys::Keys;
+use super::family::Family;
 use super::gemma2::DEFAULTS;
 use super::rope::{self, Rope};
-use super::{Family, common, gemma};
+use super::{common, gemma};
 use crate::nn::ModelConfig;
 use crate::nn::position::{PositionConfig, RopeConfig};
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use super::super::keys::Keys;
 use super::super::tensors::{DiskTensor, Values};
-use super::{Family, one_by_one};
+use super::family::{Family, one_by_one};
 use crate::nn::mlp::{Approximate, GeluConfig, MlpConfig, ReluConfig};
 use crate::nn::norm::{LayerNormConfig, NormConfig};
 use crate::nn::position::PositionConfig;

@@ -2,7 +2,8 @@
 //! of queries, keys and values, which are matrices of their own.
 
 use super::super::keys::Keys;
-use super::{Family, gpt2};
+use super::family::Family;
+use super::gpt2;
 use crate::nn::norm::{LayerNormConfig, NormConfig};
 use crate::nn::position::PositionConfig;
 use crate::nn::{AttentionBias, ModelConfig};

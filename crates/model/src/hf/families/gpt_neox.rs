@@ -3,8 +3,8 @@
 
 use super::super::keys::Keys;
 use super::super::tensors::DiskTensor;
+use super::family::{Family, one_by_one};
 use super::rope::{self, Rope};
-use super::{Family, one_by_one};
 use crate::nn::mlp::{Approximate, GeluConfig, MlpConfig};
 use crate::nn::norm::{LayerNormConfig, NormConfig};
 use crate::nn::position::PositionConfig;

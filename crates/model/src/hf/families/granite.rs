@@ -2,7 +2,7 @@
 //! (muP; Yang et al. 2022, arXiv 2203.03466).
 
 use super::super::keys::Keys;
-use super::Family;
+use super::family::Family;
 use super::llama::Llama;
 use crate::nn::ModelConfig;
 use serde_json::{Value, json};

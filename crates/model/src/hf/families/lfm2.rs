@@ -4,8 +4,8 @@
 use super::super::keys::Keys;
 use super::super::tensors::DiskTensor;
 use super::common::{self, Defaults};
+use super::family::{Family, one_by_one};
 use super::rope::{self, Rope};
-use super::{Family, one_by_one};
 use crate::nn::mixer::{MixerConfig, ShortConvConfig, attention_keys};
 use crate::nn::mlp::MlpConfig;
 use crate::nn::norm::{NormConfig, RmsNormConfig};

@@ -1,8 +1,8 @@
 //! Llama and models with its architecture: SmolLM, TinyLlama, Yi, DeepSeek's first, …
 
 use super::super::keys::Keys;
-use super::Family;
 use super::common::{self, Defaults};
+use super::family::Family;
 use crate::nn::ModelConfig;
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! Mistral: Llama with a sliding window (and its own head_dim).
 
 use super::super::keys::Keys;
-use super::Family;
 use super::common::{self, Defaults};
+use super::family::Family;
 use crate::nn::ModelConfig;
 use serde_json::{Value, json};
 

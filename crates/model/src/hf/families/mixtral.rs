@@ -1,8 +1,8 @@
 //! Mixtral: Mistral with experts in every block.
 
 use super::super::keys::Keys;
-use super::Family;
 use super::common::{self, Defaults};
+use super::family::Family;
 use super::rope::Rope;
 use crate::nn::ModelConfig;
 use crate::nn::MoeConfig;

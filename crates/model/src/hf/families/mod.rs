@@ -1,7 +1,9 @@
 //! The supported Hugging Face families, one file each. A family defines the keys of its
 //! `config.json` and the names of its tensors; the computation is in `nn`.
 
+mod canonical;
 mod common;
+mod family;
 mod gemma;
 mod gemma1;
 mod gemma2;
@@ -27,75 +29,14 @@ mod smollm3;
 mod stablelm;
 mod starcoder2;
 
+pub use canonical::canonical;
+pub use family::{Family, one_by_one};
 pub use nested::{left_out, text_model};
 pub use rope::ignored;
 
-use super::keys::Keys;
-use super::tensors::DiskTensor;
-use crate::nn::mixer::attention_keys;
-use crate::nn::norm::NormConfig;
-use crate::nn::position::{PositionConfig, ScalingConfig};
-use crate::nn::{HeadKind, ModelConfig, ModelShape, ParamInfo};
+use super::keys::{Keys, same};
+use crate::nn::{ModelConfig, ModelShape};
 use serde_json::{Map, Value, json};
-
-/// One model class of transformers.
-pub trait Family: Sync {
-    /// The `model_type` in `config.json`.
-    fn model_type(&self) -> &'static str;
-
-    /// The class in `architectures` of a language model.
-    fn class(&self) -> &'static str;
-
-    /// The class with a score in place of the vocabulary.
-    fn classifier(&self) -> &'static str;
-
-    /// Whether transformers has that class.
-    fn has_classifier(&self) -> bool {
-        true
-    }
-
-    /// The class in `architectures` of a model of this family.
-    fn class_of(&self, config: &ModelConfig) -> &'static str {
-        match config.head {
-            HeadKind::Vocabulary => self.class(),
-            HeadKind::Score => self.classifier(),
-        }
-    }
-
-    /// Reads the model config from the keys.
-    ///
-    /// # Errors
-    /// A key that is missing, invalid or unsupported. Unread keys are the caller's
-    /// concern.
-    fn read(&self, keys: &Keys) -> Result<ModelConfig, String>;
-
-    /// The keys of a canonical config, as far as the family can express it: gaps show when reading them back.
-    fn write(&self, config: &ModelConfig) -> Value;
-
-    /// `config` in the form of [`Family::read`], if this family computes the same differently.
-    fn canonical(&self, config: ModelConfig) -> ModelConfig {
-        config
-    }
-
-    /// Their name of a tensor that has our layout.
-    fn disk_name(&self, own: &str) -> String {
-        own.to_string()
-    }
-
-    /// Where each of their tensors is in our weights.
-    fn tensors(&self, _config: &ModelConfig, infos: &[ParamInfo]) -> Vec<DiskTensor> {
-        let renamed = |tensor: DiskTensor| {
-            let name = self.disk_name(&tensor.name);
-            tensor.named(name)
-        };
-        one_by_one(infos).into_iter().map(renamed).collect()
-    }
-
-    /// Tensors in files that follow from the config.
-    fn is_buffer(&self, name: &str) -> bool {
-        name.ends_with(".rotary_emb.inv_freq")
-    }
-}
 
 /// Every family; if several could write a model, the one that its config names does, else the first.
 pub const FAMILIES: &[&dyn Family] = &[
@@ -221,122 +162,6 @@ pub(super) fn read_keys(
     let config = family.read(&keys)?;
     keys.finish()?;
     Ok(config)
-}
-
-/// The same model in canonical form: defaults filled in, equivalent settings unified, keys without effect on logits dropped.
-pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
-    let standard = ModelConfig::default();
-    let mut c = config.clone();
-    c.attention_bias = config.attention_biases();
-    c.attention_type = None;
-    c.family = None;
-    // Stated by `architectures`, in any family.
-    c.head = HeadKind::Vocabulary;
-    // Not in model files: only training needs it.
-    c.value_head = false;
-    c.n_kv_head = Some(shape.n_kv_head);
-    c.head_dim = Some(shape.head_dim);
-    c.d_ff = Some(shape.d_ff);
-    c.vocab_size = Some(shape.vocab_size);
-    c.dropout = 0.0;
-    c.init_std = standard.init_std;
-    let plain_scale = (shape.head_dim as f64).powf(-0.5);
-    c.attention_scale = c.attention_scale.filter(|s| !near(*s, plain_scale));
-    for scale in [
-        &mut c.embedding_scale,
-        &mut c.residual_scale,
-        &mut c.logit_scale,
-    ] {
-        *scale = scale.filter(|s| *s != 1.0);
-    }
-    if let NormConfig::LayerNorm(norm) = &mut c.norm {
-        norm.bias = norm.bias.filter(|bias| *bias != config.bias);
-    }
-    if (0..c.n_layer).all(|layer| config.window(layer).is_none()) {
-        c.sliding_window = None;
-    }
-    if c.sliding_window.is_none() || (0..c.n_layer).all(|layer| config.window(layer).is_some()) {
-        c.global_every = None;
-    }
-    c.global_first &= c.global_every.is_some();
-    if c.mixer.is_some() {
-        let has_attention: Vec<bool> = (0..c.n_layer)
-            .map(|layer| config.mixer(layer).is_none())
-            .collect();
-        (c.attention_every, c.attention_blocks) = attention_keys(&has_attention);
-        if !has_attention.contains(&false) {
-            c.mixer = None;
-        }
-    }
-    if let Some(moe) = &mut c.moe {
-        let of_loss = crate::nn::MoeConfig::default();
-        (moe.aux_loss_coef, moe.z_loss_coef) = (of_loss.aux_loss_coef, of_loss.z_loss_coef);
-        moe.d_ff = Some(moe.d_ff.unwrap_or(shape.d_ff));
-        if moe.every == 1 {
-            // No block has a dense feed-forward block of the model's own width.
-            c.d_ff = moe.d_ff;
-        }
-    }
-    let windows = c.sliding_window.is_some();
-    if let PositionConfig::Rope(rope) = &mut c.position {
-        let half = rope.width(shape.head_dim) / 2;
-        *rope = rope.in_files(shape.head_dim, shape.seq_len);
-        match &mut rope.scaling {
-            Some(ScalingConfig::Yarn(yarn)) => {
-                yarn.attention_factor = Some(yarn.attention_factor());
-            }
-            Some(ScalingConfig::Longrope(long)) => {
-                long.attention_factor = Some(long.attention_factor(shape.seq_len));
-                for list in [&mut long.short_factor, &mut long.long_factor] {
-                    if list.is_empty() {
-                        list.resize(half, 1.0);
-                    }
-                }
-            }
-            _ => {}
-        }
-        let same_everywhere = rope.scaling.is_none() && rope.local_theta == Some(rope.theta);
-        if !windows || same_everywhere {
-            rope.local_theta = None;
-        }
-        rope.nope_every = rope.nope_every.filter(|n| *n <= c.n_layer);
-    }
-    c
-}
-
-/// Each parameter as one tensor, in our order; a position table may be longer in the file.
-pub(super) fn one_by_one(infos: &[ParamInfo]) -> Vec<DiskTensor> {
-    const POSITIONS: [&str; 2] = ["transformer.wpe.weight", "model.embed_positions.weight"];
-    infos
-        .iter()
-        .map(|info| DiskTensor {
-            more_rows: POSITIONS.contains(&info.name.as_str()),
-            ..DiskTensor::own(info)
-        })
-        .collect()
-}
-
-fn near(a: f64, b: f64) -> bool {
-    (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
-}
-
-/// Equal up to rounding.
-pub(super) fn same(a: &Value, b: &Value) -> bool {
-    match (a, b) {
-        (Value::Number(a), Value::Number(b)) => match (a.as_f64(), b.as_f64()) {
-            (Some(a), Some(b)) => near(a, b),
-            _ => a == b,
-        },
-        (Value::Array(a), Value::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
-        }
-        (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len()
-                && a.iter()
-                    .all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
-        }
-        _ => a == b,
-    }
 }
 
 #[cfg(test)]

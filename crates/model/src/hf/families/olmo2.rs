@@ -1,8 +1,8 @@
 //! OLMo 2: norms of what attention and the feed-forward block add, none before them; QK-norm over all heads of a token.
 
 use super::super::keys::Keys;
-use super::Family;
 use super::common::{self, Defaults};
+use super::family::Family;
 use crate::nn::{AttentionBias, ModelConfig, NormPlacement, QkNormOver};
 use serde_json::{Value, json};
 

@@ -1,8 +1,9 @@
 //! OLMo 3: OLMo 2 with a sliding window in three of four blocks, which RoPE scaling leaves out.
 
 use super::super::keys::Keys;
+use super::family::Family;
 use super::rope::{self, Rope};
-use super::{Family, common, olmo2};
+use super::{common, olmo2};
 use crate::nn::ModelConfig;
 use crate::nn::position::{PositionConfig, RopeConfig};
 use serde_json::{Value, json};

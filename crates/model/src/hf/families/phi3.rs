@@ -4,8 +4,8 @@
 use super::super::keys::Keys;
 use super::super::tensors::DiskTensor;
 use super::common::{self, Defaults};
+use super::family::{Family, one_by_one};
 use super::rope::Rope;
-use super::{Family, one_by_one};
 use crate::nn::position::ScalingConfig;
 use crate::nn::position::scaling::Longrope;
 use crate::nn::{ModelConfig, ParamInfo};

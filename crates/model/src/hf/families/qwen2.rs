@@ -1,8 +1,8 @@
 //! Qwen2 and Qwen2.5: Llama with biases on queries, keys and values.
 
 use super::super::keys::Keys;
-use super::Family;
 use super::common::{self, Defaults};
+use super::family::Family;
 use crate::nn::{AttentionBias, ModelConfig};
 use serde_json::Value;
 

@@ -4,8 +4,8 @@
 use super::super::keys::Keys;
 use super::super::tensors::DiskTensor;
 use super::common::{self, Defaults, GainConvention};
+use super::family::{Family, one_by_one};
 use super::rope::Rope;
-use super::{Family, one_by_one};
 use crate::nn::mixer::{GatedDeltaNetConfig, MixerConfig, attention_keys};
 use crate::nn::{AttentionBias, ModelConfig, ParamInfo};
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! Qwen3-MoE: Qwen3 with experts in every n-th block.
 
 use super::super::keys::Keys;
-use super::Family;
 use super::common::{self, Defaults};
+use super::family::Family;
 use crate::nn::MoeConfig;
 use crate::nn::{AttentionBias, ModelConfig};
 use serde_json::{Value, json};

@@ -227,7 +227,7 @@ pub fn agree(new: &RopeConfig, old: &RopeConfig) -> Result<(), String> {
     ))
 }
 
-/// `rope_parameters` of transformers 5 for a canonical config (see `families::canonical`).
+/// `rope_parameters` of transformers 5 for a canonical config (see `canonical`).
 pub fn parameters(rope: &RopeConfig) -> Value {
     let mut table = match &rope.scaling {
         // Canonical configs have no NTK: it is another theta.

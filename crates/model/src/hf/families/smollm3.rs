@@ -1,8 +1,8 @@
 //! SmolLM3: Llama with tied embeddings and no position encoding (NoPE) in every n-th block.
 
 use super::super::keys::Keys;
-use super::Family;
 use super::common::{self, Defaults};
+use super::family::Family;
 use super::rope::Rope;
 use crate::nn::ModelConfig;
 use crate::nn::position::{PositionConfig, RopeConfig};

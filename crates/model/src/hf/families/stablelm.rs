@@ -2,8 +2,8 @@
 //! read one norm in both halves of a block, which is not supported, and neither is their normalization of queries and keys.
 
 use super::super::keys::Keys;
-use super::Family;
 use super::common::{self, Defaults};
+use super::family::Family;
 use super::rope::Rope;
 use crate::nn::norm::{LayerNormConfig, NormConfig};
 use crate::nn::{AttentionBias, ModelConfig};

@@ -4,9 +4,9 @@
 use super::super::keys::Keys;
 use super::super::tensors::DiskTensor;
 use super::common::Defaults;
+use super::family::{Family, one_by_one};
 use super::gpt2::zero_bias;
 use super::rope::Rope;
-use super::{Family, one_by_one};
 use crate::nn::mlp::{Approximate, GeluConfig, MlpConfig, ReluConfig};
 use crate::nn::norm::{LayerNormConfig, NormConfig};
 use crate::nn::position::PositionConfig;

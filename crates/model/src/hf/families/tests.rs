@@ -10,10 +10,9 @@ use super::super::{Dtype, Naming};
 use super::*;
 use crate::nn::mlp::MlpConfig;
 use crate::nn::norm::NormConfig;
-use crate::nn::position::RopeConfig;
-use crate::nn::position::ScalingConfig;
 use crate::nn::position::scaling::{Longrope, Ntk, Yarn};
-use crate::nn::{AttentionBias, NormPlacement, QkNormOver};
+use crate::nn::position::{PositionConfig, RopeConfig, ScalingConfig};
+use crate::nn::{AttentionBias, HeadKind, NormPlacement, QkNormOver};
 
 fn llama() -> ModelConfig {
     ModelConfig {

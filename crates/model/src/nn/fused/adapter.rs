@@ -1,7 +1,6 @@
 //! The adapters of a linear layer: y += scale · (x Aᵀ) Bᵀ, part by part, with dropout on x in training; forward and backward.
 //! `linear` calls all of it: an adapter is not a node of its own.
 
-use super::linear::LinearNode;
 use super::{Output, Pass, Plan};
 use crate::kernels::dropout::{self, Dropout, Kept};
 use crate::kernels::linear;
@@ -151,14 +150,14 @@ impl Pass {
     pub(super) fn adapter_scale_backward(
         &mut self,
         plan: &Plan,
-        node: &LinearNode,
+        (spans, low): (&LinearSpans, Option<Low>),
         dy: &[f32],
         grads: &mut [f32],
     ) -> Option<Buffer> {
-        let adapter = plan.adapter(&node.spans)?;
-        let product = self.arena.take(node.low?.product?);
+        let adapter = plan.adapter(spans)?;
+        let product = self.arena.take(low?.product?);
         let mut scaled = self.arena.buffer(product.len());
-        let (into, width) = (self.into, node.spans.weight.rows);
+        let (into, width) = (self.into, spans.weight.rows);
         self.kernels.run(Part::LinearBackward, || {
             let magnitudes = plan.magnitudes(adapter);
             for part in adapter.parts() {
@@ -187,8 +186,8 @@ impl Pass {
     }
 
     /// Releases the adapter's state after its last use in the backward.
-    pub(super) fn release_mask(&mut self, node: &LinearNode) {
-        if let Some(mask) = node.low.and_then(|low| low.mask) {
+    pub(super) fn release_mask(&mut self, low: Option<Low>) {
+        if let Some(mask) = low.and_then(|low| low.mask) {
             self.arena.release(mask);
         }
     }
@@ -216,14 +215,14 @@ impl Pass {
     pub(super) fn adapter_out_backward(
         &mut self,
         plan: &Plan,
-        node: &LinearNode,
+        (spans, low): (&LinearSpans, Option<Low>),
         dy: Values,
         grads: &mut [f32],
     ) -> Option<Buffer> {
-        let adapter = plan.adapter(&node.spans)?;
-        let low = self.arena.take(node.low?.low);
+        let adapter = plan.adapter(spans)?;
+        let low = self.arena.take(low?.low);
         let mut dlow = self.arena.buffer(low.len());
-        let (rows, into, width) = (self.rows.count, self.into, node.spans.weight.rows);
+        let (rows, into, width) = (self.rows.count, self.into, spans.weight.rows);
         self.kernels.run(Part::LinearBackward, || {
             for (columns, b) in columns(adapter, rows, width) {
                 low_rank::backward_input(plan.arithmetic, columns, dy, plan.dense(b), &mut dlow);
@@ -241,17 +240,17 @@ impl Pass {
     pub(super) fn adapter_in_gradient(
         &mut self,
         plan: &Plan,
-        node: &LinearNode,
+        (spans, low): (&LinearSpans, Option<Low>),
         (x, dlow): (Values, Option<&[f32]>),
         grads: &mut [f32],
     ) {
-        let Some((adapter, dlow)) = plan.adapter(&node.spans).zip(dlow) else {
+        let Some((adapter, dlow)) = plan.adapter(spans).zip(dlow) else {
             return;
         };
         let Some(range) = adapter.a.grads() else {
             return;
         };
-        let mask = node.low.and_then(|low| low.mask);
+        let mask = low.and_then(|low| low.mask);
         let (sizes, into) = (self.low_sizes(adapter.a), self.into);
         if skinny::is_profitable(sizes.d_out) {
             let dropped = self.adapter_drop(plan, adapter).zip(mask);
@@ -278,15 +277,15 @@ impl Pass {
     pub(super) fn adapter_input_gradient(
         &mut self,
         plan: &Plan,
-        node: &LinearNode,
+        (spans, low): (&LinearSpans, Option<Low>),
         dlow: Option<&[f32]>,
         dx: &mut Buffer,
     ) {
-        let Some((adapter, dlow)) = plan.adapter(&node.spans).zip(dlow) else {
+        let Some((adapter, dlow)) = plan.adapter(spans).zip(dlow) else {
             return;
         };
         let (sizes, a) = (self.low_sizes(adapter.a), plan.matrix(adapter.a));
-        let mask = node.low.and_then(|low| low.mask);
+        let mask = low.and_then(|low| low.mask);
         let Some((drop, mask)) = self.adapter_drop(plan, adapter).zip(mask) else {
             return self.kernels.run(Part::LinearBackward, || {
                 let (dlow, onto) = (Values::F32(dlow), Accumulation::Add.into());

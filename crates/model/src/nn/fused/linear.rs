@@ -100,16 +100,17 @@ impl Pass {
             return;
         };
         self.arena.release(node.y);
-        let scaled = self.adapter_scale_backward(plan, node, &dy, grads);
+        let adapted = (&node.spans, node.low);
+        let scaled = self.adapter_scale_backward(plan, adapted, &dy, grads);
         let dproduct = scaled.as_ref().unwrap_or(&dy).view();
-        let dlow = self.adapter_out_backward(plan, node, dproduct, grads);
+        let dlow = self.adapter_out_backward(plan, adapted, dproduct, grads);
         match self.producer(node.x) {
             Some(Node::Activation { x: wide, .. }) => {
                 self.activated_backward(plan, node, wide, (dproduct, dlow.as_deref()), grads);
             }
             _ => self.plain_backward(plan, node, (dproduct, dlow.as_deref()), grads),
         }
-        self.release_mask(node);
+        self.release_mask(node.low);
         for buffer in [dlow, scaled].into_iter().flatten() {
             self.arena.free(buffer);
         }
@@ -129,7 +130,7 @@ impl Pass {
             let is_recomputed = self.recompute(plan, x);
             let x_values = self.arena.take(x);
             self.weight_gradient(plan, spans, (x_values.view(), dy), grads);
-            self.adapter_in_gradient(plan, node, (x_values.view(), dlow), grads);
+            self.adapter_in_gradient(plan, (spans, node.low), (x_values.view(), dlow), grads);
             self.arena.put(x, x_values);
             if is_recomputed {
                 self.arena.release(x);
@@ -168,7 +169,7 @@ impl Pass {
         });
         self.arena.put_gradient(wide, values);
         self.weight_gradient(plan, spans, (active.view(), dy), grads);
-        self.adapter_in_gradient(plan, node, (active.view(), dlow), grads);
+        self.adapter_in_gradient(plan, (spans, node.low), (active.view(), dlow), grads);
         self.arena.free(active);
     }
 
@@ -231,7 +232,7 @@ impl Pass {
             linear::backward_input(plan.arithmetic, sizes, dy, weight, dx.view_mut(), plus);
         });
         if joined.is_none() {
-            self.adapter_input_gradient(plan, node, dlow, dx);
+            self.adapter_input_gradient(plan, (spans, node.low), dlow, dx);
         }
     }
 }

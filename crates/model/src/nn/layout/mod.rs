@@ -5,9 +5,7 @@
 
 use super::adapter::AdapterConfig;
 use super::config::{AttentionBias, ModelConfig, ModelShape, NormPlacement};
-use super::freeze::is_frozen;
 use super::params::ParamInfo;
-use super::role::Role;
 use crate::kernels::norm::NormKind;
 
 mod adapters;
@@ -316,48 +314,6 @@ pub(crate) struct Parts<'a> {
     pub trains: &'a dyn Fn(&ParamInfo) -> bool,
 }
 
-/// The parameters of a model, without creating it; `vocab_size` is the tokenizer's, used if the config has none.
-pub fn param_infos(config: &ModelConfig, vocab_size: usize) -> Vec<ParamInfo> {
-    param_infos_of(config, vocab_size, TrainableSet::default())
-}
-
-/// What of a model trains: adapters and what these name, or everything but what is frozen by name.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct TrainableSet<'a> {
-    pub adapter: Option<&'a AdapterConfig>,
-    /// Words and patterns as [`is_frozen`] reads them; without effect beside adapters, which freeze all.
-    pub frozen: &'a [String],
-}
-
-impl<'a> TrainableSet<'a> {
-    /// What trains with these adapters; everything without any.
-    pub fn with(adapter: Option<&'a AdapterConfig>) -> TrainableSet<'a> {
-        TrainableSet {
-            adapter,
-            frozen: &[],
-        }
-    }
-
-    /// Whether this parameter trains. The head of a score and a value head do beside adapters: nobody has trained them before.
-    fn holds(self, info: &ParamInfo, config: &ModelConfig) -> bool {
-        let Some(adapter) = self.adapter else {
-            return !is_frozen(info, self.frozen);
-        };
-        let fresh_head = info.role == Role::Head && config.is_reward_model();
-        let is_fresh = fresh_head || info.role == Role::Value;
-        info.role.is_adapter() || adapter.trains_whole(info.role) || is_fresh
-    }
-}
-
-/// The same with the parameters of adapters after them, and which of all train.
-pub fn param_infos_of(
-    config: &ModelConfig,
-    vocab_size: usize,
-    trained: TrainableSet,
-) -> Vec<ParamInfo> {
-    Layout::trained(config, &config.shape(vocab_size), trained).infos
-}
-
 impl Layout {
     /// Without adapters; everything trains.
     pub fn new(config: &ModelConfig, shape: &ModelShape) -> Layout {
@@ -373,15 +329,6 @@ impl Layout {
         let parts = Parts {
             adapter: None,
             trains: &|_| false,
-        };
-        Layout::of(config, shape, parts).0
-    }
-
-    /// The model with its adapters, if any, and what of it trains.
-    pub fn trained(config: &ModelConfig, shape: &ModelShape, trained: TrainableSet) -> Layout {
-        let parts = Parts {
-            adapter: trained.adapter,
-            trains: &|info| trained.holds(info, config),
         };
         Layout::of(config, shape, parts).0
     }

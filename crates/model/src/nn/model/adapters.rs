@@ -3,7 +3,8 @@
 use super::Model;
 use crate::base::digest::hex;
 use crate::kernels::flat;
-use crate::nn::layout::{Layout, Parts, TrainableSet};
+use crate::nn::freeze::TrainableSet;
+use crate::nn::layout::{Layout, Parts};
 use crate::nn::weights::{StoredPart, Table, Weights};
 use crate::nn::{AdapterConfig, ParamInfo, Role};
 use candle_core::{Result, bail};
