@@ -69,10 +69,6 @@ impl super::Optimizer for Config {
         })
     }
 
-    fn adam_betas(&self) -> Option<(f64, f64)> {
-        None
-    }
-
     fn rate_scale(&self) -> super::RateScale {
         super::RateScale::Elements
     }

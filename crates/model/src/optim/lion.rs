@@ -51,14 +51,6 @@ impl super::Optimizer for Config {
         "f32 moments"
     }
 
-    fn epsilon(&self) -> Option<super::Epsilon> {
-        None
-    }
-
-    fn adam_betas(&self) -> Option<(f64, f64)> {
-        None
-    }
-
     fn rate_scale(&self) -> super::RateScale {
         super::RateScale::Elements
     }

@@ -40,9 +40,13 @@ pub trait Optimizer {
     /// A short description of its state.
     fn state_summary(&self) -> &'static str;
     /// The term added to its divisor; `None` if it has no divisor that small gradients make small.
-    fn epsilon(&self) -> Option<Epsilon>;
+    fn epsilon(&self) -> Option<Epsilon> {
+        None
+    }
     /// β1 and β2 of a rule that equals Adam except for the storage of its moments.
-    fn adam_betas(&self) -> Option<(f64, f64)>;
+    fn adam_betas(&self) -> Option<(f64, f64)> {
+        None
+    }
     fn rate_scale(&self) -> RateScale;
     /// Whether PyTorch ranks support it (`engine: torch`): by β1, β2 and ε.
     fn on_torch(&self) -> bool {

@@ -130,10 +130,6 @@ impl super::Optimizer for Config {
         Some(super::Epsilon::of_root("adamw_eps", self.adamw_eps))
     }
 
-    fn adam_betas(&self) -> Option<(f64, f64)> {
-        None
-    }
-
     fn rate_scale(&self) -> super::RateScale {
         super::RateScale::Matrices
     }

@@ -60,10 +60,6 @@ impl super::Optimizer for Config {
         Some(super::Epsilon::of_root("eps", self.eps))
     }
 
-    fn adam_betas(&self) -> Option<(f64, f64)> {
-        None
-    }
-
     fn rate_scale(&self) -> super::RateScale {
         super::RateScale::High
     }

@@ -60,14 +60,6 @@ impl super::Optimizer for Config {
         "f32 mean and curvature"
     }
 
-    fn epsilon(&self) -> Option<super::Epsilon> {
-        None
-    }
-
-    fn adam_betas(&self) -> Option<(f64, f64)> {
-        None
-    }
-
     fn rate_scale(&self) -> super::RateScale {
         super::RateScale::AdamW
     }
