@@ -1,7 +1,8 @@
 //! From a job to a run that is ready for its next step: data, weights, and the checkpoint to continue from.
 
+use super::checkpoint::checkpoints::Checkpoints;
 use super::checkpoint::disk::RealDisk;
-use super::checkpoint::{Checkpoints, Fault, Manifest, Store};
+use super::checkpoint::{Fault, Manifest, Store};
 use super::context::RunContext;
 use super::emit::Port;
 use super::eval::best::BestBy;

@@ -2,7 +2,7 @@
 //! data, so it can be stopped, reports progress, and is stored in the run's folder for a resume.
 
 use super::emit::Port;
-use super::roles::{Models, Reference};
+use super::roles::{Models, Reference, Table};
 use super::{EngineError, EngineJob};
 use crate::base::digest::hex;
 use crate::base::files::{open_plain, write_atomic};
@@ -12,7 +12,6 @@ use crate::data::{Dataset, Origin};
 use crate::methods::ReferenceChoice;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
@@ -26,9 +25,6 @@ const KEEP_EVERY: Duration = Duration::from_secs(60);
 /// Bounds what is read of a damaged file; about 200 million sequences.
 const MAX_BYTES: u64 = 8 << 30;
 const LEVEL: i32 = 3;
-
-/// Log-probabilities by sequence, in nats.
-pub type Table = HashMap<Origin, f32>;
 
 /// The form in the file.
 #[derive(Serialize, Deserialize)]

@@ -1,15 +1,15 @@
 //! The models of a run by role: the policy that is trained, and the reference of a preference method.
 
 use super::EngineError;
-use super::reference::Table;
 use super::remote::{Remote, ScoringWeights};
-use crate::data::{Batch, Column, Dataset, Unit};
+use crate::data::{Batch, Column, Dataset, Origin, Unit};
 use crate::methods::policy::{OLD_LOGP, TOKEN_REFERENCE};
 use crate::methods::ppo::OLD_VALUES;
 use crate::methods::{BASELINE, Method, REFERENCE_LOGP, ReferenceChoice, sequence_logps, tokens};
 use crate::nn::{Model, TokenOutputs};
 use crate::spec::RunSpec;
 use crate::workers::WorkerFailure;
+use std::collections::HashMap;
 
 /// The models of a run.
 pub struct Models {
@@ -25,6 +25,9 @@ pub struct Models {
     /// Whether one has moved it since the policy was as before the first step: then only a checkpoint knows what it was.
     pub moved: bool,
 }
+
+/// Log-probabilities by sequence, in nats.
+pub type Table = HashMap<Origin, f32>;
 
 /// The model that a method compares the policy with: the policy as it was before the first step.
 pub enum Reference {

@@ -153,7 +153,7 @@ fn opened<R>(
     look: impl FnOnce(
         &mut context::RunContext<'_, '_>,
         &mut step::Stepper,
-        &mut checkpoint::Checkpoints,
+        &mut checkpoint::checkpoints::Checkpoints,
     ) -> R,
 ) -> R {
     let (_send, receive) = sync_channel(1);

@@ -7,7 +7,7 @@ mod rescue;
 mod stop;
 mod undo;
 
-use super::checkpoint::Checkpoints;
+use super::checkpoint::checkpoints::Checkpoints;
 use super::context::RunContext;
 use super::due::is_due;
 use super::emit::Port;

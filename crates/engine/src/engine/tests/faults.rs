@@ -83,9 +83,9 @@ fn weights_that_are_non_finite_are_saved_by_nobody() {
         let params = cx.state.models.policy.params_mut();
         params.write_weights(|w| w[0] = f32::NAN).unwrap();
         for save in [
-            checkpoint::Checkpoints::save,
-            checkpoint::Checkpoints::save_or_warn,
-            checkpoint::Checkpoints::save_at_the_end,
+            checkpoint::checkpoints::Checkpoints::save,
+            checkpoint::checkpoints::Checkpoints::save_or_warn,
+            checkpoint::checkpoints::Checkpoints::save_at_the_end,
         ] {
             let error = save(checkpoints, cx).unwrap_err();
             assert_eq!(error.outcome(), Outcome::Failed, "{error}");
