@@ -1,8 +1,8 @@
 //! One NVIDIA GPU as reported by NVML, and the shared driver. Memory in bytes, power in watts, clocks in
 //! MHz, temperatures in °C, utilization in percent.
 
-use super::sampler::id;
 use super::throttle;
+use crate::wire::id::machine as id;
 use serde::{Deserialize, Serialize};
 
 /// The driver and its library.

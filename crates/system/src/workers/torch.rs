@@ -1,7 +1,5 @@
 //! PyTorch in its own processes: on one GPU or several, or on the CPU.
 
-use super::node::{self, Machine};
-use crate::base::paths::Env;
 use crate::base::registry::Entry;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -136,14 +134,6 @@ impl super::Compute for Config {
 }
 
 impl Config {
-    /// Whether machines are named and this one is not among them.
-    pub fn is_elsewhere(&self) -> bool {
-        let named = !self.nodes.is_empty();
-        let machines = named.then(|| node::machines(self, &Env::default()));
-        let is_here = |machine: &Machine| matches!(machine, Machine::Here(_));
-        machines.is_some_and(|all| all.is_ok_and(|all| !all.iter().any(is_here)))
-    }
-
     /// Whether other machines may have ranks.
     pub fn is_on_several_machines(&self) -> bool {
         !self.nodes.is_empty() || self.launcher == Launcher::Srun

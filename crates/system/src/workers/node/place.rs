@@ -21,6 +21,16 @@ pub enum Machine {
     Srun(String),
 }
 
+impl Config {
+    /// Whether machines are named and this one is not among them.
+    pub fn is_elsewhere(&self) -> bool {
+        let named = !self.nodes.is_empty();
+        let machines = named.then(|| machines(self, &Env::default()));
+        let is_here = |machine: &Machine| matches!(machine, Machine::Here(_));
+        machines.is_some_and(|all| all.is_ok_and(|all| !all.iter().any(is_here)))
+    }
+}
+
 impl Machine {
     pub fn name(&self) -> &str {
         match self {
