@@ -3,7 +3,7 @@
 
 use super::dpo::smoothed;
 use super::preference::{self, NLL_LOSS, PAIRS};
-use super::{Criterion, LossMask, Needs, Normalizer, ScoredBatch};
+use super::{Criterion, LossMask, Needs, ScoredBatch};
 use crate::base::registry::Entry;
 use crate::data::Unit;
 use crate::metrics::{Metric, Readings};
@@ -48,10 +48,6 @@ impl super::Method for Config {
             mask: LossMask::CompletionOnly,
             ..Needs::default()
         }
-    }
-
-    fn normalizer(&self) -> Normalizer {
-        Normalizer::Pairs
     }
 
     fn loss(&self, scored: &ScoredBatch, readings: &mut Readings) -> Result<Tensor> {

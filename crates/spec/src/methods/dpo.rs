@@ -6,9 +6,7 @@
 //! higher β keeps the policy closer to the reference.
 
 use super::preference::{self, NLL_LOSS, PAIRS, ReferenceChoice};
-use super::{
-    Criterion, LossMask, Needs, Normalizer, REFERENCE_LOGP, ScoredBatch, log_sigmoid, sigmoid,
-};
+use super::{Criterion, LossMask, Needs, REFERENCE_LOGP, ScoredBatch, log_sigmoid, sigmoid};
 use crate::base::registry::Entry;
 use crate::data::Unit;
 use crate::metrics::{Metric, Readings};
@@ -175,10 +173,6 @@ impl super::Method for Config {
             reference: Some(self.reference),
             ..Needs::default()
         }
-    }
-
-    fn normalizer(&self) -> Normalizer {
-        Normalizer::Pairs
     }
 
     fn loss(&self, scored: &ScoredBatch, readings: &mut Readings) -> Result<Tensor> {

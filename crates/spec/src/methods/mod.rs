@@ -115,9 +115,12 @@ pub trait Method: Send + Sync {
         Needs::default()
     }
 
-    /// What its loss is divided by.
+    /// What its loss is divided by: pairs, where its data are pairs.
     fn normalizer(&self) -> Normalizer {
-        Normalizer::Tokens
+        match self.needs().unit {
+            Unit::Pair | Unit::Ranked => Normalizer::Pairs,
+            Unit::Text | Unit::Judged | Unit::Prompt => Normalizer::Tokens,
+        }
     }
 
     /// For a loss that is linear in log-probabilities, −(1/N) Σ c · logp with c known before the forward pass: writes c for

@@ -5,7 +5,7 @@
 //! L = −ℓ_chosen − λ · ln σ(log-odds_chosen − log-odds_rejected), a mean over pairs.
 
 use super::preference::{self, NLL_LOSS, PAIRS};
-use super::{Criterion, LossMask, Needs, Normalizer, ScoredBatch, log_sigmoid, read};
+use super::{Criterion, LossMask, Needs, ScoredBatch, log_sigmoid, read};
 use crate::base::registry::Entry;
 use crate::data::Unit;
 use crate::metrics::{Direction, Metric, Readings, Repeatable, id, metric};
@@ -50,10 +50,6 @@ impl super::Method for Config {
             mask: LossMask::CompletionOnly,
             ..Needs::default()
         }
-    }
-
-    fn normalizer(&self) -> Normalizer {
-        Normalizer::Pairs
     }
 
     fn loss(&self, scored: &ScoredBatch, readings: &mut Readings) -> Result<Tensor> {

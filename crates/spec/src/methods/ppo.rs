@@ -10,7 +10,7 @@ mod gae;
 pub use gae::{Answered, GaeOutput};
 
 use super::policy::{self, Kl, OLD_LOGP, OnPolicy, READ_KL, READINGS};
-use super::{Batch, Criterion, LossMask, Method, Needs, Normalizer, ReferenceChoice, ScoredBatch};
+use super::{Batch, Criterion, LossMask, Method, Needs, ReferenceChoice, ScoredBatch};
 use crate::base::registry::Entry;
 use crate::data::Unit;
 use crate::metrics::{Direction, Metric, Readings, Repeatable, id, metric};
@@ -318,10 +318,6 @@ impl Method for ValueLoss {
             head: HeadKind::Score,
             ..Needs::default()
         }
-    }
-
-    fn normalizer(&self) -> Normalizer {
-        Normalizer::Tokens
     }
 
     fn loss(&self, scored: &ScoredBatch, readings: &mut Readings) -> Result<Tensor> {

@@ -2,7 +2,7 @@
 //! + c · (s_chosen + s_rejected)², a mean over pairs, where m is the pair's own margin, 0 where the data have none.
 
 use super::preference::{self, BY_ACCURACY, PAIRS};
-use super::{Criterion, Needs, Normalizer, ScoredBatch, log_sigmoid, read};
+use super::{Criterion, Needs, ScoredBatch, log_sigmoid, read};
 use crate::base::registry::Entry;
 use crate::data::{Batch, MARGIN, Unit};
 use crate::metrics::{Direction, Metric, Readings, Repeatable, metric};
@@ -44,10 +44,6 @@ impl super::Method for Config {
             head: HeadKind::Score,
             ..Needs::default()
         }
-    }
-
-    fn normalizer(&self) -> Normalizer {
-        Normalizer::Pairs
     }
 
     fn loss(&self, scored: &ScoredBatch, readings: &mut Readings) -> Result<Tensor> {

@@ -6,7 +6,7 @@ use super::load::{merge_files, plain_name, typed};
 use super::merge::Merged;
 use super::presets::{self, SpecSources};
 use super::schema::{Kind, Node, root};
-use super::{RunSpec, home, implied, layer, replaced, validate, yaml};
+use super::{RunSpec, config_paths, home, implied, layer, replaced, validate, yaml};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
@@ -242,7 +242,7 @@ impl Draft {
                 };
                 // What cannot be expanded is reported with the files, which a draft does not check.
                 let config = home::expand(config, &self.settled, &sources, &mut issues);
-                Ok(RunSpec::resolve(validate::absolute(
+                Ok(RunSpec::resolve(config_paths::absolute(
                     config,
                     &self.project_dir,
                 )))

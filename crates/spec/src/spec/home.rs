@@ -4,7 +4,7 @@
 use super::issue::{Issue, Origin};
 use super::merge::Merged;
 use super::presets::SpecSources;
-use super::{RunConfig, validate};
+use super::{RunConfig, config_paths};
 use crate::base::paths::expand_home;
 use serde_json::Value;
 use std::cell::RefCell;
@@ -31,7 +31,7 @@ pub(super) fn expand(
             said.to_path_buf()
         })
     };
-    let config = validate::paths(config, &whole);
+    let config = config_paths::paths(config, &whole);
     for (said, (what, hint)) in faults.into_inner() {
         let path = place_of(&merged.value, &said.to_string_lossy(), String::new());
         let path = path.unwrap_or_default();

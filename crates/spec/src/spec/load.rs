@@ -7,7 +7,8 @@ use super::merge::{Merged, judge};
 use super::presets::{self, Source, SpecSources};
 use super::schema::{self, Kind, Node};
 use super::{
-    PresetGroup, RunConfig, RunSpec, aside, base, home, implied, relative_paths, validate, yaml,
+    PresetGroup, RunConfig, RunSpec, aside, base, config_paths, home, implied, relative_paths,
+    validate, yaml,
 };
 use crate::base::near::{did_you_mean, nearest};
 use crate::base::text::one_line;
@@ -246,7 +247,7 @@ fn finish(
     }
     SpecErrors::check(issues)?;
     let config = config.ok_or_else(|| SpecErrors::one(unexpected("the spec could not be read")))?;
-    let spec = RunSpec::resolve(validate::absolute(config, &sources.project_dir));
+    let spec = RunSpec::resolve(config_paths::absolute(config, &sources.project_dir));
     Ok(Loaded {
         spec,
         origins: merged.origins,

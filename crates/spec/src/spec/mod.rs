@@ -7,6 +7,7 @@ pub mod alias;
 mod aside;
 mod base;
 mod config;
+mod config_paths;
 mod differences;
 mod draft;
 mod engines;

@@ -3,7 +3,7 @@
 use super::issue::{Origin, Origins, SpecErrors};
 use super::review::Sizes;
 use super::schema::{Kind, Node, root};
-use super::{RunConfig, load, validate, yaml};
+use super::{RunConfig, config_paths, load, yaml};
 use crate::base::finding::Finding;
 use crate::data::{DataConfig, DataEnv, DataError, Dataset, Request, Tokenizer, TrainOn};
 use crate::methods::LossMask;
@@ -151,7 +151,7 @@ impl RunSpec {
 
     /// Every path that the spec names: data and their cache, models it starts from or is judged by, tokenizer, tasks, PyTorch.
     pub fn paths(&self) -> Vec<PathBuf> {
-        validate::paths_of(&self.config)
+        config_paths::paths_of(&self.config)
     }
 
     /// Target tokens of one optimizer step, behind a batch-size ramp.

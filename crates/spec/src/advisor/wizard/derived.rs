@@ -4,7 +4,7 @@
 use super::answers::{Begin, DataAnswer};
 use super::context::PresetInfo;
 use super::knobs::{ADVISED, ANSWERS, COMMON, EPOCHS, Knob, WARMUP_RATIO};
-use super::{Step, Wizard, draft, estimate};
+use super::{Step, Wizard, estimate, sizing};
 use crate::advisor::choose::{self, Adapter, Advice, DataKind, Inputs, Reward, Start};
 use crate::advisor::inspection::{ConfigFacts, DataFacts, ModelFacts};
 use crate::spec::PresetGroup;
@@ -116,7 +116,9 @@ impl Wizard {
         // The presets for a model to start from follow from the advice, which asks for this.
         let from = self.answers.start.is_some_and(|s| s != Start::Scratch);
         let preset = if from { None } else { self.preset() };
-        let word = preset.map_or("file", |preset| draft::tokenizer_word(&preset.draft, facts));
+        let word = preset.map_or("file", |preset| {
+            sizing::tokenizer_word(&preset.draft, facts)
+        });
         estimate::tokens(facts, word).map(|tokens| tokens as u64)
     }
 

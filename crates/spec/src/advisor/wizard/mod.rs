@@ -11,6 +11,8 @@ mod knobs;
 mod made;
 mod pass;
 mod question;
+mod recommended;
+mod sizing;
 mod steps;
 
 pub use answers::{Answers, Begin, DataAnswer, RewardAnswer};

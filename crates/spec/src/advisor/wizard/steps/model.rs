@@ -1,7 +1,7 @@
 //! The question about the preset: the size from scratch, or the recipe for the start model.
 
 use crate::advisor::wizard::question::{Ask, Explanation, Row, note};
-use crate::advisor::wizard::{Outcome, Wizard, draft, estimate};
+use crate::advisor::wizard::{Outcome, Wizard, estimate, sizing};
 use crate::base::human;
 
 pub(in crate::advisor::wizard) struct Model;
@@ -60,7 +60,7 @@ impl Ask for Model {
         }
         let n = estimate::n_params(&draft, data).unwrap_or(1).max(1);
         let tokens = data.and_then(|facts| {
-            let word = draft::tokenizer_word(&preset.draft, facts);
+            let word = sizing::tokenizer_word(&preset.draft, facts);
             let tokens = estimate::tokens(facts, word)?;
             Some(estimate::training_tokens(tokens, &draft.spec().ok()?))
         });
