@@ -1,6 +1,6 @@
 //! Everything that leaves [`super::app::App::update`]: the runtime does it, and what comes of it returns as a message.
 
-use super::msg::{Asked, Slot};
+use super::msg::{Asked, BranchPlan, Slot};
 use crate::advisor::wizard::InspectRequest;
 use crate::data::inspect::Subject;
 use crate::wire::Command;
@@ -167,13 +167,4 @@ pub struct SavedChat {
     pub markdown: String,
     /// One row for each model.
     pub jsonl: String,
-}
-
-/// A branch that is being thought of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BranchPlan {
-    /// It goes on from the newest checkpoint up to this step.
-    pub step: u64,
-    /// As after `-s`.
-    pub settings: Vec<String>,
 }

@@ -7,7 +7,6 @@ use crate::hardware::Machine;
 use crate::link::Incoming;
 use crate::run::index::RunSummary;
 use crate::spec::Draft;
-use crate::ui::effect::BranchPlan;
 use crate::ui::rows::{CheckpointRow, ModelFiles, PresetRow};
 use crate::wire::{CommandId, Event, Values};
 use crossterm::event::{KeyEvent, MouseEvent};
@@ -189,6 +188,15 @@ pub enum Msg {
     Said(crate::run::state::Level, String),
     /// The terminal hung up or someone asked this process to end: leave at once, runs go on.
     Terminated,
+}
+
+/// A branch that is being thought of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BranchPlan {
+    /// It goes on from the newest checkpoint up to this step.
+    pub step: u64,
+    /// As after `-s`.
+    pub settings: Vec<String>,
 }
 
 /// The batch of a step.

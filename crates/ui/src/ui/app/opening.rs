@@ -3,10 +3,10 @@
 
 use super::App;
 use crate::ui::action::{Action, Context};
-use crate::ui::effect::{BranchPlan, Effect};
+use crate::ui::effect::Effect;
 use crate::ui::hit::Target;
 use crate::ui::layout::{centred, cut, framed};
-use crate::ui::msg::Msg;
+use crate::ui::msg::{BranchPlan, Msg};
 use crate::ui::request::{Hints, titles};
 use crate::ui::theme::{Meaning, Theme};
 use crossterm::event::{KeyEvent, MouseButton, MouseEvent, MouseEventKind};

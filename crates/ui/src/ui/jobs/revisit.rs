@@ -5,8 +5,7 @@ use crate::base::human::grouped;
 use crate::link::launch::Launcher;
 use crate::run::RunDir;
 use crate::run::revisit::{Row, mean_loss};
-use crate::ui::effect::BranchPlan;
-use crate::ui::msg::Revisited;
+use crate::ui::msg::{BranchPlan, Revisited};
 use std::path::{Path, PathBuf};
 
 impl JobContext {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::spec::{Draft, SpecSources};
-use crate::ui::effect::BranchPlan;
+use crate::ui::msg::BranchPlan;
 
 fn draft(target: &str) -> Msg {
     Msg::Editor {

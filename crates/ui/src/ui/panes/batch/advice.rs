@@ -1,14 +1,13 @@
 //! The settings that findings advise, one key from a run that has them: changed in the run itself where that goes, else in a
 //! branch from a checkpoint, with what differs shown before it starts.
 
-use super::from_here::discarded;
+use super::from_here::{checkpoints, discarded, kept};
 use super::{BatchPane, topic};
 use crate::base::finding::{Finding, Status};
 use crate::base::human::grouped;
-use crate::run::checkpoints::path_in_run;
-use crate::run::state::{CheckpointMark, Level};
-use crate::ui::effect::{BranchPlan, Effect};
-use crate::ui::msg::{Asked, Holder};
+use crate::run::state::Level;
+use crate::ui::effect::Effect;
+use crate::ui::msg::{Asked, BranchPlan, Holder};
 use crate::ui::overlays::{Choice, Item, Picker};
 use crate::ui::panes::run;
 use crate::ui::request::{Answer, Request};
@@ -92,23 +91,6 @@ fn of_finding(held: &OpenRun, finding: &Finding, list: &[String]) -> Vec<Item> {
         items.push(item(title, reason(finding), format!("branch {step} {settings}")));
     }
     items
-}
-
-/// The checkpoints that are still there, oldest first: old ones are pruned, and the log does not say when.
-pub(super) fn checkpoints(held: &OpenRun) -> Vec<&CheckpointMark> {
-    let folder = held.path.as_ref().filter(|path| path.is_dir());
-    let there = |mark: &&CheckpointMark| folder.is_none_or(|run| run.join(&mark.path).is_dir());
-    held.state.checkpoints.iter().filter(there).collect()
-}
-
-/// Steps of the checkpoints that are there, oldest first: with the one that a branch begins with, of which its log says nothing.
-pub(super) fn kept(held: &OpenRun) -> Vec<u64> {
-    let base = held.state.base_step;
-    let folder = path_in_run(base);
-    let there = base > 0 && held.path.as_ref().is_some_and(|run| run.join(folder).is_dir());
-    let own = checkpoints(held).into_iter().map(|mark| mark.step);
-    let own = own.filter(|step| *step != base || !there);
-    there.then_some(base).into_iter().chain(own).collect()
 }
 
 /// The first step at which the finding saw something. It may have seen only the end.

@@ -1,16 +1,16 @@
 //! What can be done from a step: roll the run back to a checkpoint before it, or branch a new run from one, with the
 //! settings that would differ shown before it starts.
 
-use super::advice::kept;
 use super::{BatchPane, topic};
 use crate::base::human::{counted, grouped};
-use crate::run::state::Level;
-use crate::ui::effect::{BranchPlan, Effect};
-use crate::ui::msg::{Asked, Holder};
+use crate::run::checkpoints::path_in_run;
+use crate::run::state::{CheckpointMark, Level};
+use crate::ui::effect::Effect;
+use crate::ui::msg::{Asked, BranchPlan, Holder};
 use crate::ui::overlays::{Choice, Item, Picker, Prompt};
 use crate::ui::panes::run;
 use crate::ui::request::{Answer, Request};
-use crate::ui::store::Store;
+use crate::ui::store::{OpenRun, Store};
 use crate::wire::Command;
 
 /// Checkpoints before the step that are offered for a branch.
@@ -143,6 +143,23 @@ impl BatchPane {
         let picker = Picker::new(title, "", items).about(topic("planned"));
         vec![Request::Open(Box::new(picker))]
     }
+}
+
+/// The checkpoints that are still there, oldest first: old ones are pruned, and the log does not say when.
+pub(super) fn checkpoints(held: &OpenRun) -> Vec<&CheckpointMark> {
+    let folder = held.path.as_ref().filter(|path| path.is_dir());
+    let there = |mark: &&CheckpointMark| folder.is_none_or(|run| run.join(&mark.path).is_dir());
+    held.state.checkpoints.iter().filter(there).collect()
+}
+
+/// Steps of the checkpoints that are there, oldest first: with the one that a branch begins with, of which its log says nothing.
+pub(super) fn kept(held: &OpenRun) -> Vec<u64> {
+    let base = held.state.base_step;
+    let folder = path_in_run(base);
+    let there = base > 0 && held.path.as_ref().is_some_and(|run| run.join(folder).is_dir());
+    let own = checkpoints(held).into_iter().map(|mark| mark.step);
+    let own = own.filter(|step| *step != base || !there);
+    there.then_some(base).into_iter().chain(own).collect()
 }
 
 /// What a roll-back from step `newest` to step `to` loses: it happens without another question.

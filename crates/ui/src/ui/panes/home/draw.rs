@@ -1,7 +1,7 @@
 //! Home on the screen: presets above, runs below.
 
 use super::HomePane;
-use super::list::Listed;
+use super::list::{Listed, stage_mark};
 use crate::base::finding::Status;
 use crate::base::human;
 use crate::base::text::{one_line, shown};
@@ -500,14 +500,6 @@ impl Columns {
             (None, None) => String::new(),
         }
     }
-}
-
-/// ` 2/5` behind the name of a run of a pipeline's stage.
-pub(super) fn stage_mark(run: &RunSummary, store: &Store) -> String {
-    let stage = store.stages.get(&run.created_as);
-    stage.map_or(String::new(), |stage| {
-        format!(" {}/{}", stage.number, stage.n_stages)
-    })
 }
 
 fn state_word(run: &RunSummary) -> &'static str {

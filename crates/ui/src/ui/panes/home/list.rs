@@ -1,6 +1,5 @@
 //! The list of runs on Home: filtered, in order, as a tree; runs that failed before their first step are one line at its end.
 
-use super::draw::stage_mark;
 use super::{HomePane, HomeRow};
 use crate::run::index::{RunStatus, RunSummary};
 use crate::run::lineage::{Node, tree};
@@ -155,4 +154,12 @@ fn flat<'a>(runs: Vec<&'a RunSummary>) -> impl Iterator<Item = Listed<'a>> {
         follows: Vec::new(),
     };
     (0..).zip(runs).map(move |(at, run)| Listed::Run(run, root(at)))
+}
+
+/// ` 2/5` behind the name of a run of a pipeline's stage.
+pub(super) fn stage_mark(run: &RunSummary, store: &Store) -> String {
+    let stage = store.stages.get(&run.created_as);
+    stage.map_or(String::new(), |stage| {
+        format!(" {}/{}", stage.number, stage.n_stages)
+    })
 }

@@ -1,7 +1,7 @@
 //! Below a plan: what would fit, the changes that would make it fit, and advice.
 
 use super::Shown;
-use super::draw::Cursor;
+use super::cursor::Cursor;
 use crate::base::finding::{Finding, Status};
 use crate::base::human::{self, grouped, short};
 use crate::base::text::{cut, one_line};

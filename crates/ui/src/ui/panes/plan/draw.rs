@@ -1,6 +1,7 @@
 //! The plan on the screen: the form on the left, memory and work on the right, what fits below.
 
 use super::below::{Below, draw_below};
+use super::cursor::Cursor;
 use super::facts::{Fact, facts};
 use super::{Field, Kind, PlanPane, Shown, stack};
 use crate::base::human;
@@ -287,27 +288,6 @@ fn fact_lines(facts: &[Fact], width: usize, theme: &Theme) -> Vec<[Word; 2]> {
         })
     });
     lines.collect()
-}
-
-/// Rows from the top of an area.
-pub(super) struct Cursor {
-    pub area: Rect,
-    pub y: u16,
-}
-
-impl Cursor {
-    fn next(&mut self) -> Option<u16> {
-        let y = self.y;
-        self.y += 1;
-        (y < self.area.bottom()).then_some(y)
-    }
-
-    pub(super) fn line(&mut self, buffer: &mut Buffer, words: &[Word], theme: &Theme) {
-        let (x, width) = (self.area.x + 1, self.area.width.saturating_sub(1));
-        if let Some(y) = self.next() {
-            text::draw(buffer, x, y, width, words, theme);
-        }
-    }
 }
 
 /// Columns from which the headline names what it is about.

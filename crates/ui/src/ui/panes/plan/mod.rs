@@ -2,6 +2,7 @@
 //! make it fit. During a run the plan stands beside what is measured.
 
 mod below;
+mod cursor;
 mod draw;
 mod facts;
 mod fields;
