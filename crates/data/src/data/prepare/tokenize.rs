@@ -414,43 +414,26 @@ fn noticed(name: &str, rows: &Examples) -> Vec<String> {
 /// What was noticed in the rows, those that an earlier process has tokenized included.
 fn rendered(name: &str, counts: &RenderCounts, format: FormatId) -> Vec<String> {
     let mut notes = Vec::new();
-    if counts.special_tokens_in_data > 0 {
-        notes.push(format!(
-            "{name}: {} with special tokens as text; the model sees them as special tokens",
-            human::counted(counts.special_tokens_in_data, "row")
-        ));
+    let mut note = |count: u64, lead: &str, what: &str| {
+        if count > 0 {
+            let rows = human::counted(count, "row");
+            notes.push(format!("{name}: {lead}{rows} {what}"));
+        }
+    };
+    let what = "with special tokens as text; the model sees them as special tokens";
+    note(counts.special_tokens_in_data, "", what);
+    let what = "with an empty answer: the model learns to answer nothing; llmtui data clean FILE --out COPY.jsonl drops them";
+    note(counts.empty_answers, "", what);
+    let what = "with a weight on user or system turns: only the assistant's are trained on; data.train_on: all trains on every turn";
+    note(counts.weights_of_others, "", what);
+    if matches!(format, FormatId::Alpaca | FormatId::InstructionResponse) {
+        let what = "with a history: only the last answer is trained on; llmtui data convert FILE --to messages --out COPY.jsonl makes conversations, which train on every answer";
+        note(counts.earlier_answers, "", what);
     }
-    if counts.empty_answers > 0 {
-        notes.push(format!(
-            "{name}: {} with an empty answer: the model learns to answer nothing; llmtui data clean FILE --out COPY.jsonl drops them",
-            human::counted(counts.empty_answers, "row")
-        ));
-    }
-    if counts.weights_of_others > 0 {
-        notes.push(format!(
-            "{name}: {} with a weight on user or system turns: only the assistant's are trained on; data.train_on: all trains on every turn",
-            human::counted(counts.weights_of_others, "row")
-        ));
-    }
-    let has_history = matches!(format, FormatId::Alpaca | FormatId::InstructionResponse);
-    if counts.earlier_answers > 0 && has_history {
-        notes.push(format!(
-            "{name}: {} with a history: only the last answer is trained on; llmtui data convert FILE --to messages --out COPY.jsonl makes conversations, which train on every answer",
-            human::counted(counts.earlier_answers, "row")
-        ));
-    }
-    if counts.merged_boundaries > 0 {
-        notes.push(format!(
-            "{name}: in {} the completion merges into the prompt's last token: end prompts at a token boundary, e.g. with a newline",
-            human::counted(counts.merged_boundaries, "row")
-        ));
-    }
-    if counts.other_openings > 0 {
-        notes.push(format!(
-            "{name}: in {} the template writes the answer otherwise than its generation prompt begins one (a `<think>`, say): after that prompt the model was not trained to answer",
-            human::counted(counts.other_openings, "row")
-        ));
-    }
+    let what = "the completion merges into the prompt's last token: end prompts at a token boundary, e.g. with a newline";
+    note(counts.merged_boundaries, "in ", what);
+    let what = "the template writes the answer otherwise than its generation prompt begins one (a `<think>`, say): after that prompt the model was not trained to answer";
+    note(counts.other_openings, "in ", what);
     notes
 }
 

@@ -1,7 +1,7 @@
 //! Rows with text that the tokenizer has no tokens for.
 
-use super::{Check, Kind, RowFixes, Severity};
-use crate::data::inspect::row::Row;
+use super::unrendered::Faults;
+use super::{Kind, Severity};
 
 pub const KIND: Kind = Kind {
     id: "unencodable",
@@ -10,25 +10,8 @@ pub const KIND: Kind = Kind {
     cleans: false,
     cause: "the tokenizer's vocabulary does not cover the text",
     fix: "choose a tokenizer that covers every byte (data.tokenizer)",
-    make: |_| Some(Box::new(Unencodable::default())),
+    make: |_| Some(Box::new(Faults::of_tokenizer(true))),
 };
-
-#[derive(Default)]
-struct Unencodable {
-    fixes: RowFixes,
-}
-
-impl Check for Unencodable {
-    fn row(&mut self, row: &Row) -> Option<String> {
-        let fault = row.fault.as_ref().filter(|fault| fault.of_tokenizer)?;
-        self.fixes.add(&fault.fix);
-        Some(fault.what.clone())
-    }
-
-    fn fix(&self) -> Option<String> {
-        self.fixes.common()
-    }
-}
 
 #[cfg(test)]
 mod tests {

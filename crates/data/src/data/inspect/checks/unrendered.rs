@@ -10,17 +10,27 @@ pub const KIND: Kind = Kind {
     cleans: false,
     cause: "turns out of order, an unknown role, or an unusual tool call",
     fix: "fix the turns, or choose a template that accepts them (data.template)",
-    make: |_| Some(Box::new(Unrendered::default())),
+    make: |_| Some(Box::new(Faults::of_tokenizer(false))),
 };
 
-#[derive(Default)]
-struct Unrendered {
+/// Rows that make no document: by a fault of the tokenizer, or by another.
+pub(super) struct Faults {
+    of_tokenizer: bool,
     fixes: RowFixes,
 }
 
-impl Check for Unrendered {
+impl Faults {
+    pub(super) fn of_tokenizer(of_tokenizer: bool) -> Faults {
+        Faults {
+            of_tokenizer,
+            fixes: RowFixes::default(),
+        }
+    }
+}
+
+impl Check for Faults {
     fn row(&mut self, row: &Row) -> Option<String> {
-        let fault = row.fault.as_ref().filter(|fault| !fault.of_tokenizer)?;
+        let fault = row.fault.as_ref().filter(|fault| fault.of_tokenizer == self.of_tokenizer)?;
         self.fixes.add(&fault.fix);
         Some(fault.what.clone())
     }
