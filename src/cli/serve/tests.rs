@@ -47,6 +47,7 @@ fn engine(template: Option<&str>, adapters: &[&str]) -> (Link, std_mpsc::Receive
         adapters: adapters.iter().map(|a| (*a).to_string()).collect(),
         stop: Vec::new(),
         trained_by: None,
+        parallel: None,
     };
     let (seen, asked) = std_mpsc::channel();
     std::thread::spawn(move || {
