@@ -73,7 +73,11 @@ impl Scheduler {
 
     fn is_gone(self, why: String, end: &watch::Sender<Option<String>>) {
         let _ = end.send(Some(why.clone()));
-        for reply in self.running.into_values().filter_map(|running| running.reply) {
+        for reply in self
+            .running
+            .into_values()
+            .filter_map(|running| running.reply)
+        {
             let _ = reply.try_send(Piece::Gone(why.clone()));
         }
     }
@@ -82,7 +86,11 @@ impl Scheduler {
     fn begin_next(&mut self) -> Result<(), String> {
         while self.switching.is_none() && self.running.len() < self.parallel {
             // Nobody waits for those any more.
-            while self.waiting.front().is_some_and(|(_, reply)| reply.is_closed()) {
+            while self
+                .waiting
+                .front()
+                .is_some_and(|(_, reply)| reply.is_closed())
+            {
                 self.waiting.pop_front();
             }
             let Some((job, _)) = self.waiting.front() else {
@@ -157,7 +165,9 @@ impl Scheduler {
             return;
         };
         // A reader that is gone, or too far behind, finds that the pieces end.
-        running.reply.take_if(|reply| reply.try_send(piece).is_err());
+        running
+            .reply
+            .take_if(|reply| reply.try_send(piece).is_err());
         if is_last {
             self.running.remove(&id);
         }
@@ -169,7 +179,10 @@ impl Scheduler {
             let reply = running.reply.as_ref();
             !running.is_cancelled && reply.is_none_or(mpsc::Sender::is_closed)
         };
-        let unread = self.running.iter().filter(|(_, running)| is_unread(running));
+        let unread = self
+            .running
+            .iter()
+            .filter(|(_, running)| is_unread(running));
         for target in unread.map(|(id, _)| *id).collect::<Vec<_>>() {
             let asked = self.send(Command::Cancel { target });
             if let Some(running) = self.running.get_mut(&target) {

@@ -175,7 +175,11 @@ impl LoadedModel {
     ///
     /// # Errors
     /// A sentence and what to do: so many do not fit.
-    pub fn set_parallel(&mut self, wanted: Option<usize>, memory: u64) -> Result<(), (String, String)> {
+    pub fn set_parallel(
+        &mut self,
+        wanted: Option<usize>,
+        memory: u64,
+    ) -> Result<(), (String, String)> {
         let each = self.model.context_bytes();
         let fit = (memory / each.max(1)) as usize;
         let n = wanted.unwrap_or(PARALLEL.min(fit).max(1));
@@ -195,7 +199,9 @@ impl LoadedModel {
         self.answers = vec![None; n];
         if n > 1 || wanted.is_none() {
             let answers = counted(n as u64, "answer");
-            self.notes.push(format!("{answers} at once; their KV caches take up to {all}"));
+            self.notes.push(format!(
+                "{answers} at once; their KV caches take up to {all}"
+            ));
         }
         Ok(())
     }
@@ -492,7 +498,9 @@ impl TextModel for LoadedModel {
         let ended = rows.write(&mut self.model, &mut |progress| match progress {
             generate::Progress::Between => hear(Progress::Between),
             generate::Progress::Row(row, step) => match &mut answers[row] {
-                Some(answer) => answer.hear(active, step, &mut |step| hear(Progress::Row(row, step))),
+                Some(answer) => {
+                    answer.hear(active, step, &mut |step| hear(Progress::Row(row, step)))
+                }
                 None => ControlFlow::Break(()),
             },
         });

@@ -294,7 +294,11 @@ impl InferenceServer<'_> {
             reason: StopReason::Cancelled,
             message: String::new(),
         };
-        (self.emit)(generated(&Answering::of(target), Ok(nothing), Duration::ZERO));
+        (self.emit)(generated(
+            &Answering::of(target),
+            Ok(nothing),
+            Duration::ZERO,
+        ));
     }
 
     fn reject(&mut self, id: CommandId, why: String) {
@@ -334,18 +338,16 @@ fn token(command: CommandId, piece: Piece) -> Event {
     }
 }
 
-fn generated(
-    answering: &Answering,
-    end: Result<GenerationEnd, NoAnswer>,
-    now: Duration,
-) -> Event {
+fn generated(answering: &Answering, end: Result<GenerationEnd, NoAnswer>, now: Duration) -> Event {
     let broken = matches!(end, Err(NoAnswer::Broken(_)));
     let end = end.unwrap_or_else(|why| GenerationEnd {
         n_tokens: 0,
         reason: StopReason::Failed,
         message: why.into(),
     });
-    let prefill = answering.first_token.map(|first| first - answering.read_from);
+    let prefill = answering
+        .first_token
+        .map(|first| first - answering.read_from);
     Event::Generated {
         command: answering.id,
         kept_tokens: answering.kept_tokens as u64,

@@ -23,7 +23,11 @@ impl StopStringFilter {
     /// Takes a piece; returns what may be shown and whether a stop string was met. Text from the stop string on is dropped.
     pub fn push(&mut self, piece: &str) -> (String, bool) {
         self.held.push_str(piece);
-        let met = self.stops.iter().filter_map(|s| self.held.find(s.as_str())).min();
+        let met = self
+            .stops
+            .iter()
+            .filter_map(|s| self.held.find(s.as_str()))
+            .min();
         if let Some(place) = met {
             self.held.truncate(place);
             return (std::mem::take(&mut self.held), true);

@@ -247,7 +247,9 @@ impl Rows {
         let over: Vec<usize> = (0..self.rows.len())
             .filter(|at| is_over(&self.rows[*at]))
             .collect();
-        let ended = over.into_iter().filter_map(|at| Some((at, self.leave(at)?)));
+        let ended = over
+            .into_iter()
+            .filter_map(|at| Some((at, self.leave(at)?)));
         Ok(ended.collect())
     }
 }
@@ -456,7 +458,9 @@ impl Passes<'_, '_> {
         }
         draw(&mut draws);
         for (number, read, writing) in drawing {
-            let Writing { text, ends, kept, .. } = writing;
+            let Writing {
+                text, ends, kept, ..
+            } = writing;
             let hear = &mut self.hear;
             let mut tell = |step: Step| hear(Progress::Row(number, step));
             if number != read {

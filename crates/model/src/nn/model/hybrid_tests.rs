@@ -4,7 +4,7 @@
 use super::option_tests::{VOCAB, compare, model, texts, with};
 use super::*;
 use crate::base::sampling::Sampling;
-use crate::nn::generate::rows_tests::{Extras, generate_on};
+use crate::nn::generate::rows_tests::{Extras, assert_same_beside_others, generate_on};
 use crate::nn::generate::{Continuing, Rows, Step, WhenFull, generate};
 use crate::nn::oracle;
 use serde_json::{Value, json};
@@ -193,6 +193,13 @@ fn a_conversation_reuses_the_prompt_before_and_equals_one_computed_afresh() {
             }
             text.extend(ids(20));
         }
+    }
+}
+
+#[test]
+fn texts_in_rows_have_the_same_bits_alone_and_beside_others() {
+    for (name, says) in hybrids() {
+        assert_same_beside_others(&mut long(says), name);
     }
 }
 
