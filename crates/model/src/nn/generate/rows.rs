@@ -200,11 +200,14 @@ impl Rows {
     /// Ends the text of a row, which becomes free. What is cached of it stays for one with the same beginning.
     pub fn leave(&mut self, at: usize) -> Option<Result<Generated>> {
         let writing = self.rows[at].writing.take()?;
-        for row in &mut self.rows {
+        // The first of those that wait for its prompt reads that, and the others wait for it.
+        let mut next = None;
+        for (number, row) in self.rows.iter_mut().enumerate() {
             if let Some(other) = &mut row.writing
                 && other.text.same_as == Some(at)
             {
-                other.text.same_as = None;
+                other.text.same_as = next;
+                next = next.or(Some(number));
             }
         }
         if let Some(held) = self.caches.held.get_mut(at) {

@@ -385,6 +385,7 @@ fn a_text_with_a_reused_prefix_equals_one_computed_afresh() {
                     match step {
                         Step::Read { kept, .. } => reused = kept,
                         Step::Token(token, _) => steps.push(token),
+                        Step::Scored(_) => {}
                     }
                     ControlFlow::Continue(())
                 },

@@ -170,19 +170,17 @@ fn texts_have_the_same_bits_alone_and_beside_others() {
     assert_same_beside_others(&mut fused(), "a context that rolls");
 }
 
-/// Each step of each row, as (row, tokens read) or (row, 0) for a new one.
-fn steps(rows: &mut Rows, model: &mut Model, limit: usize) -> Vec<(usize, usize)> {
+/// Each step of each row, until there are so many after a pass: (row, tokens read), or (row, 0) for a new one.
+fn steps(rows: &mut Rows, model: &mut Model, enough: usize) -> Vec<(usize, usize)> {
     let mut steps = Vec::new();
     rows.write(model, &mut |progress| {
         match progress {
             Progress::Row(at, Step::Read { tokens, .. }) => steps.push((at, tokens)),
-            Progress::Row(at, Step::Token(..)) => steps.push((at, 0)),
-            _ => {}
+            Progress::Row(at, _) => steps.push((at, 0)),
+            Progress::Between if steps.len() >= enough => return ControlFlow::Break(()),
+            Progress::Between => {}
         }
-        match steps.len() < limit {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
-        }
+        ControlFlow::Continue(())
     })
     .unwrap();
     steps
