@@ -4,6 +4,7 @@ use super::{Context, exit::Failure, run_ref};
 use crate::base::near::{did_you_mean, nearest};
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::base::text::one_line;
+use crate::engine::infer::MAX_PARALLEL;
 use crate::nn::KvPrecision;
 use crate::pipeline;
 use crate::spec::{self, Loaded, SpecSources};
@@ -166,6 +167,29 @@ pub fn kv_precision(word: &str) -> Result<KvPrecision, String> {
         )
     };
     KvPrecision::by_word(word).ok_or_else(unknown)
+}
+
+/// Answers that are written at once; none: as many as there is memory for, of a few.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parallel(pub Option<usize>);
+
+impl std::fmt::Display for Parallel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(n) => write!(f, "{n}"),
+            None => f.write_str("auto"),
+        }
+    }
+}
+
+/// Parses a number of answers that are written at once.
+pub fn parallel(word: &str) -> Result<Parallel, String> {
+    if word == "auto" {
+        return Ok(Parallel(None));
+    }
+    let n = word.parse().ok().filter(|n| (1..=MAX_PARALLEL).contains(n));
+    let n = n.ok_or_else(|| format!("auto, or a number from 1 to {MAX_PARALLEL}"))?;
+    Ok(Parallel(Some(n)))
 }
 
 fn number(text: &str) -> Result<f32, String> {

@@ -2,6 +2,7 @@
 
 use super::{
     Context,
+    args::Parallel,
     exit::{Exit, Failure},
     model_ref,
     notify::Notifier,
@@ -11,6 +12,7 @@ use crate::base::clock::{Clock, SystemClock};
 use crate::base::text::shown;
 use crate::engine::infer::{self, LoadedModel};
 use crate::engine::{self, EngineJob};
+use crate::hardware;
 use crate::link::signals::{self, Hangup};
 use crate::link::stdio::{self, EventWriter};
 use crate::link::{self, ConnectError, Endpoint, EngineIo, Host, OnPanic};
@@ -44,6 +46,9 @@ pub struct Args {
     /// Number format of that model's KV cache: auto, f32 or bf16
     #[arg(long, value_name = "WORD", requires = "infer", value_parser = super::args::kv_precision)]
     pub kv_cache: Option<KvPrecision>,
+    /// Answers that it writes at once: N, or auto. Default: 1
+    #[arg(long, value_name = "N", requires = "infer", value_parser = super::args::parallel)]
+    pub parallel: Option<Parallel>,
     /// Drive the stages of this pipeline's folder
     #[arg(long, value_name = "DIR", conflicts_with_all = ["run_dir", "infer"])]
     pub pipeline: Option<PathBuf>,
@@ -235,6 +240,10 @@ fn hold_model(model: &Path, args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     model
         .set_kv_cache(args.kv_cache.unwrap_or_default())
         .map_err(refused)?;
+    let parallel = args.parallel.unwrap_or(Parallel(Some(1)));
+    model
+        .set_parallel(parallel.0, hardware::memory().left().0)
+        .map_err(|(what, fix)| Failure::machine(what, fix))?;
     let seconds = clock.elapsed().as_secs_f64();
     let mut writer = writer.into_inner();
     writer.emit(Event::Hello {
@@ -279,6 +288,7 @@ mod tests {
             adapters: Vec::new(),
             stop: Vec::new(),
             trained_by: None,
+            parallel: None,
         };
         let notes = |notice: Option<&str>| match noted(loaded.clone(), notice.map(String::from)) {
             Event::Loaded { notes, .. } => notes,

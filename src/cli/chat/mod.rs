@@ -82,7 +82,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         None => None,
     };
     let model = model_ref::find(&args.model, Parts::Everything, cx)?;
-    let mut link = open(&model, &args.adapters, args.kv_cache, cx)?;
+    let mut link = open(&model, &args.adapters, args.kv_cache, Vec::new(), cx)?;
     let options = ChatOptions {
         sampling: args.sampling.sampling(),
         limited: args.sampling.max_new_tokens.is_some(),
@@ -111,7 +111,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Starts a process that answers with the model and these adapters (PEFT folders, or runs).
+/// Starts a process that answers with the model and these adapters (PEFT folders, or runs), and has these further options.
 ///
 /// # Errors
 /// An adapter is not found, or the process cannot be started.
@@ -119,6 +119,7 @@ pub(super) fn open(
     model: &Path,
     adapters: &[String],
     kv_cache: KvPrecision,
+    mut options: Vec<String>,
     cx: &Context,
 ) -> anyhow::Result<Link> {
     let adapters = adapters.iter().map(|word| match Path::new(word) {
@@ -126,9 +127,11 @@ pub(super) fn open(
         _ => model_ref::find(word, Parts::Everything, cx),
     });
     let adapters = adapters.collect::<anyhow::Result<Vec<_>>>()?;
-    let kv_cache = (kv_cache != KvPrecision::Auto).then(|| kv_cache.word());
+    if kv_cache != KvPrecision::Auto {
+        options.extend(["--kv-cache".into(), kv_cache.word().into()]);
+    }
     let launcher = Launcher::this_program(&cx.env)?;
-    Ok(launcher.infer_with(model, &adapters, kv_cache)?)
+    Ok(launcher.infer_with(model, &adapters, &options)?)
 }
 
 /// Sends each line of standard input. A terminal gets a prompt; a pipe is read as it is.

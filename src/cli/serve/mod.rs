@@ -1,18 +1,22 @@
-//! `llmtui serve`: a model behind the HTTP API of OpenAI, for programs that speak it: evaluation harnesses, editors, scripts. One
-//! answer is written at a time, in the order in which they are asked for.
+//! `llmtui serve`: a model behind the HTTP API of OpenAI, for programs that speak it: evaluation harnesses, editors, scripts.
+//!
+//! Requests (`routes`, `request`) become jobs, one an answer; the scheduler gives as many of them to the model's process as it has
+//! rows (`scheduler`, behind `model`); what comes back is sorted by answer and becomes replies (`answer`, `choices`, `reply`).
 
 mod access;
 mod answer;
+mod choices;
 mod failed;
 mod listen;
 mod model;
 mod reply;
 mod request;
 mod routes;
+mod scheduler;
 
 use super::{
     Context,
-    args::{SamplingArgs, kv_precision},
+    args::{Parallel, SamplingArgs, kv_precision, parallel},
     chat,
     exit::{Exit, Failure},
     model_ref,
@@ -63,6 +67,9 @@ pub struct Args {
     /// Number format of the KV cache: f32, or bf16 with half the memory; auto takes bf16 for quantized weights, else f32
     #[arg(long, value_name = "WORD", default_value = "auto", value_parser = kv_precision)]
     pub kv_cache: KvPrecision,
+    /// Answers that are written at once, 1 to 16, each with a KV cache of its own; auto takes 4 if their contexts fit the memory, else fewer
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = parallel)]
+    pub parallel: Parallel,
     #[command(flatten)]
     pub sampling: SamplingArgs,
 }
@@ -88,7 +95,8 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         .block_on(TcpListener::bind(at))
         .map_err(|e| taken(at, &e))?;
     let at = listener.local_addr()?;
-    let link = chat::open(&path, &args.adapters, args.kv_cache, cx)?;
+    let options = vec!["--parallel".to_string(), args.parallel.to_string()];
+    let link = chat::open(&path, &args.adapters, args.kv_cache, options, cx)?;
     let model = Model::start(link, name)?;
     for note in model.about().notes.iter() {
         errln!("{note}");

@@ -1,22 +1,22 @@
-//! The model as the server uses it: a thread that owns the link to the inference process and answers one job after the other.
+//! The model as the server uses it: places for requests, and a thread with the scheduler, which owns the link to the inference
+//! process.
 
 use super::super::chat::session::gone;
 use super::super::exit::Failure;
+use super::scheduler::Scheduler;
 use crate::base::sampling::Sampling;
 use crate::base::text::one_line;
-use crate::link::{Incoming, Link, SendError};
-use crate::wire::{
-    Command, CommandId, Event, LikelyToken, Num, Prompt, PromptToken, StopReason, Wanted,
-};
+use crate::link::{Incoming, Link};
+use crate::wire::{Event, Prompt, StopReason, Wanted};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 /// Requests that may wait or be answered; more are refused.
 const PLACES: usize = 64;
-/// Pieces of an answer that wait for a slow reader before the model waits as well.
-const PIECES: usize = 256;
-/// How long the model waits for a reader that takes nothing. The next requests wait with it.
+/// Pieces of an answer that wait for a slow reader, who holds up nobody; beyond that the answer is cancelled.
+const PIECES: usize = 1 << 16;
+/// How long a stream waits for a reader that takes nothing.
 pub const SLOW: Duration = Duration::from_secs(30);
 /// Why the model's process is gone, where nothing else is known.
 const ENDED: &str = "it ended";
@@ -27,6 +27,8 @@ pub struct About {
     /// The model's name, then its adapters'.
     pub names: Vec<String>,
     pub context: u64,
+    /// Answers that it writes at once.
+    pub parallel: usize,
     /// Whether it has a chat template.
     pub template: bool,
     pub notes: Vec<String>,
@@ -83,7 +85,8 @@ pub enum Piece {
     Gone(String),
 }
 
-type Waiting = (Job, mpsc::Sender<Piece>);
+/// An answer to write, and where its pieces go.
+pub type Waiting = (Job, mpsc::Sender<Piece>);
 
 /// A running model.
 pub struct Model {
@@ -121,10 +124,8 @@ impl Model {
         let (jobs, waiting) = mpsc::unbounded_channel();
         let (end, ended) = watch::channel(None);
         let in_use = about.names.get(1).cloned();
-        std::thread::spawn(move || {
-            let answering = Answering { link, in_use };
-            runtime.block_on(answering.all(waiting, end));
-        });
+        let scheduler = Scheduler::new(link, in_use, about.parallel);
+        std::thread::spawn(move || runtime.block_on(scheduler.run(waiting, end)));
         let places = Arc::new(Semaphore::new(PLACES));
         Ok(Model {
             about,
@@ -190,6 +191,7 @@ fn loaded(link: &mut Link, name: String) -> anyhow::Result<About> {
                     context,
                     notes,
                     adapters,
+                    parallel,
                     ..
                 } = envelope.event
                 {
@@ -201,6 +203,7 @@ fn loaded(link: &mut Link, name: String) -> anyhow::Result<About> {
                     return Ok(About {
                         names: std::iter::once(name).chain(adapters).collect(),
                         context,
+                        parallel: parallel.unwrap_or(1).max(1) as usize,
                         template: template.is_some(),
                         notes: notes.iter().map(|note| one_line(note)).collect(),
                     });
@@ -210,196 +213,4 @@ fn loaded(link: &mut Link, name: String) -> anyhow::Result<About> {
             Incoming::Closed(why) => return Err(gone(why.as_deref()).into()),
         }
     }
-}
-
-/// The thread's state.
-struct Answering {
-    link: Link,
-    in_use: Option<String>,
-}
-
-impl Answering {
-    /// Until nobody asks any more, or the process is gone. `end` gets the reason before anybody's pieces end without one.
-    async fn all(
-        mut self,
-        mut waiting: mpsc::UnboundedReceiver<Waiting>,
-        end: watch::Sender<Option<String>>,
-    ) {
-        loop {
-            let next = tokio::select! {
-                next = waiting.recv() => next,
-                event = self.event() => match event {
-                    Ok(_) => continue,
-                    Err(why) => {
-                        let _ = end.send(Some(why));
-                        return;
-                    }
-                }
-            };
-            let Some((job, reply)) = next else {
-                return;
-            };
-            if let Err(why) = self.one(job, &reply).await {
-                let _ = end.send(Some(why.clone()));
-                let _ = reply.try_send(Piece::Gone(why));
-                return;
-            }
-        }
-    }
-
-    /// One answer; fails if the process is gone.
-    async fn one(&mut self, job: Job, reply: &mpsc::Sender<Piece>) -> Result<(), String> {
-        // Nobody waits for it any more.
-        if reply.is_closed() {
-            return Ok(());
-        }
-        if job.adapter != self.in_use
-            && let Err(refused) = self.switch(job.adapter).await?
-        {
-            let _ = reply.try_send(Piece::Refused(refused));
-            return Ok(());
-        }
-        let asked = self.link.send(Command::Generate {
-            prompt: job.prompt,
-            sampling: job.sampling,
-            wanted: job.wanted,
-        });
-        let asked = match asked {
-            Err(error @ SendError::TooLong(_)) => {
-                let _ = reply.try_send(Piece::Refused(error.to_string()));
-                return Ok(());
-            }
-            asked => asked.map_err(|e| e.to_string())?,
-        };
-        let mut is_heard = true;
-        loop {
-            let event = tokio::select! {
-                event = self.event() => event?,
-                () = reply.closed(), if is_heard => {
-                    is_heard = false;
-                    self.send(Command::Cancel { target: asked })?;
-                    continue;
-                }
-            };
-            let Some(piece) = piece(asked, event) else {
-                continue;
-            };
-            let is_last = !matches!(
-                piece,
-                Piece::Begun { .. } | Piece::Prompt(_) | Piece::Token { .. }
-            );
-            if is_heard && reply.send_timeout(piece, SLOW).await.is_err() && !is_last {
-                is_heard = false;
-                self.send(Command::Cancel { target: asked })?;
-            }
-            if is_last {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Uses another adapter, or none; the inner error is the engine's reason against it.
-    async fn switch(&mut self, name: Option<String>) -> Result<Result<(), String>, String> {
-        let asked = self.send(Command::UseAdapter { name })?;
-        loop {
-            match self.event().await? {
-                Event::AdapterUsed { command, name } if command == asked => {
-                    self.in_use = name;
-                    return Ok(Ok(()));
-                }
-                Event::Rejected { id, why } if id == asked => return Ok(Err(why)),
-                _ => {}
-            }
-        }
-    }
-
-    fn send(&mut self, command: Command) -> Result<CommandId, String> {
-        self.link.send(command).map_err(|e| e.to_string())
-    }
-
-    async fn event(&mut self) -> Result<Event, String> {
-        loop {
-            match self.link.recv().await {
-                Incoming::Event(envelope) => return Ok(envelope.event),
-                Incoming::CaughtUp => {}
-                Incoming::Closed(why) => return Err(gone(why.as_deref()).what),
-            }
-        }
-    }
-}
-
-/// The event as a piece of this answer.
-fn piece(asked: CommandId, event: Event) -> Option<Piece> {
-    Some(match event {
-        Event::Prompted {
-            command,
-            tool_calls,
-            prompt_tokens,
-            ..
-        } if command == asked => Piece::Begun {
-            tool_calls,
-            prompt_tokens,
-        },
-        Event::Token {
-            command,
-            text,
-            logprob,
-            id,
-            bytes,
-            top,
-            ..
-        } if command == asked => Piece::Token {
-            score: id.map(|_| Score {
-                bytes: bytes.unwrap_or_else(|| text.clone().into_bytes()),
-                logprob: finite(logprob),
-                top: likely(top),
-            }),
-            text,
-        },
-        Event::PromptScored { command, tokens } if command == asked => {
-            let score = |token: PromptToken| Score {
-                bytes: token.bytes,
-                logprob: token.logprob.and_then(finite),
-                top: likely(token.top),
-            };
-            Piece::Prompt(tokens.into_iter().map(score).collect())
-        }
-        Event::Generated {
-            command,
-            reason: StopReason::Failed,
-            message,
-            broken,
-            ..
-        } if command == asked => match broken {
-            true => Piece::Broken(message),
-            false => Piece::Refused(message),
-        },
-        Event::Generated {
-            command,
-            n_tokens,
-            prompt_tokens,
-            seconds,
-            reason,
-            ..
-        } if command == asked => Piece::Done {
-            reason,
-            n_tokens,
-            prompt_tokens,
-            seconds,
-        },
-        Event::Rejected { id, why } if id == asked => Piece::Refused(why),
-        _ => return None,
-    })
-}
-
-/// JSON has no other numbers.
-fn finite(number: Num) -> Option<f64> {
-    Some(number.0).filter(|x| x.is_finite())
-}
-
-fn likely(top: Vec<LikelyToken>) -> Vec<(Vec<u8>, f64)> {
-    let pairs = top
-        .into_iter()
-        .filter_map(|token| Some((token.bytes, finite(token.logprob)?)));
-    pairs.collect()
 }

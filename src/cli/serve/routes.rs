@@ -1,37 +1,31 @@
 //! The endpoints: what a request asks for is read, given to the model, and answered whole or as a stream of events.
 
 use super::access::{self, Access};
-use super::answer::{Answer, CallsWanted, Echo, Step};
 use super::failed::{Failed, json_of, refusal};
-use super::model::{Job, Model, Place};
-use super::reply::{self, Choice, Head, Usage};
+use super::model::{Model, Place};
+use super::reply::{self, Head};
 use super::request::{self, Defaults, Endpoint, Wrong};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::sampling::Sampling;
 use crate::base::text::one_line;
-use crate::data::chat::tool_calls::Tools;
-use crate::wire::{Prompt, Wanted};
+use crate::wire::Prompt;
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{get, post};
-use futures_util::stream;
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc::{self, error::SendTimeoutError};
 
 /// The largest body, in bytes: many prompts may come at once. Each of them must fit a line to the model's process
 /// ([`crate::wire::MAX_LINE`]), or it is refused.
 const BODY: usize = 16 << 20;
 /// Time for a body to arrive.
 const BODY_TIME: Duration = Duration::from_secs(60);
-/// Events of a stream that wait for a slow reader.
-const EVENTS: usize = 64;
 
 /// What all requests share.
 #[derive(Clone)]
@@ -166,28 +160,28 @@ impl<S: Send + Sync> FromRequest<S> for Read {
 }
 
 /// A request that is to be answered.
-struct Accepted {
-    head: Head,
-    prompts: Vec<Prompt>,
-    sampling: Sampling,
+pub struct Accepted {
+    pub head: Head,
+    pub prompts: Vec<Prompt>,
+    pub sampling: Sampling,
     /// Answers to each prompt.
-    n: u64,
-    adapter: Option<String>,
-    stream: bool,
-    usage_in_stream: bool,
+    pub n: u64,
+    pub adapter: Option<String>,
+    pub stream: bool,
+    pub usage_in_stream: bool,
     /// An answer may call several tools.
-    several_calls: bool,
+    pub several_calls: bool,
     /// Answers begin with their prompt.
-    echo: bool,
+    pub echo: bool,
     /// Answers are JSON values of this schema.
-    json_schema: Option<Value>,
+    pub json_schema: Option<Value>,
     /// The same request gets the same answer.
-    repeatable: bool,
-    place: Place,
+    pub repeatable: bool,
+    pub place: Place,
 }
 
 impl Accepted {
-    fn answers(&self) -> u64 {
+    pub fn answers(&self) -> u64 {
         self.prompts.len() as u64 * self.n
     }
 }
@@ -208,7 +202,7 @@ impl Server {
         match self.accept(endpoint, headers, &body) {
             Err(failed) => failed.response(),
             Ok(accepted) if accepted.stream => self.streamed(accepted).await,
-            Ok(accepted) => match self.whole(&accepted).await {
+            Ok(accepted) => match self.whole(accepted).await {
                 Ok(value) => json_of(StatusCode::OK, &value),
                 Err(failed) => failed.response(),
             },
@@ -257,171 +251,6 @@ impl Server {
             "model: there is no {}; there is {known}",
             one_line(name)
         ))
-    }
-
-    /// All answers, one after the other.
-    async fn whole(&self, accepted: &Accepted) -> Result<Value, Failed> {
-        let mut choices = Vec::new();
-        let mut usage = Usage::default();
-        for index in 0..accepted.answers() {
-            let mut answer = self.begin(accepted, index);
-            let mut choice = Choice::new(index);
-            loop {
-                match answer.next().await? {
-                    Step::Token(token) => choice.push(token),
-                    Step::Call(call) => choice.calls.push(call),
-                    Step::End(finish) => {
-                        choice.finish = finish;
-                        break;
-                    }
-                }
-            }
-            usage.add(answer.usage);
-            choices.push(choice);
-        }
-        Ok(accepted.head.whole(choices, usage))
-    }
-
-    /// The answer of this number: each prompt has `n` of them, with seeds one after the other.
-    fn begin(&self, accepted: &Accepted, index: u64) -> Answer {
-        let prompt = &accepted.prompts[(index / accepted.n) as usize];
-        let echo = Echo {
-            wanted: accepted.echo,
-            text: match prompt {
-                Prompt::Text(text) => Some(text.clone()),
-                _ => None,
-            },
-            scores: Vec::new(),
-        };
-        let job = Job {
-            wanted: Wanted {
-                logprobs: accepted.head.logprobs,
-                // Of ids the text is known by their tokens alone.
-                prompt_logprobs: accepted.echo
-                    && (accepted.head.logprobs.is_some() || matches!(prompt, Prompt::Tokens(_))),
-                // As OpenAI's completions count it.
-                end_token: accepted.head.endpoint == Endpoint::Completions
-                    && accepted.head.logprobs.is_some(),
-                json_schema: accepted.json_schema.clone(),
-                repeatable: accepted.repeatable,
-            },
-            prompt: prompt.clone(),
-            sampling: Sampling {
-                seed: accepted.sampling.seed.wrapping_add(index),
-                ..accepted.sampling.clone()
-            },
-            adapter: accepted.adapter.clone(),
-        };
-        let calls = match &job.prompt {
-            Prompt::WithTools { tools, .. } => Some(CallsWanted {
-                tools: Tools::new(tools.clone()),
-                several: accepted.several_calls,
-            }),
-            _ => None,
-        };
-        Answer::begin(
-            accepted.head.id.clone(),
-            index.is_multiple_of(accepted.n),
-            Arc::clone(&self.model),
-            self.model.answer(&accepted.place, job),
-            calls,
-            echo,
-        )
-    }
-
-    /// Server-sent events, written by a task of their own. What is refused is refused before they begin. A reader that goes away
-    /// ends the answer, and so does one that takes nothing for too long.
-    async fn streamed(&self, accepted: Accepted) -> Response {
-        let mut answer = self.begin(&accepted, 0);
-        let first = match answer.next().await {
-            Ok(first) => first,
-            Err(failed) => return failed.response(),
-        };
-        let (send, events) = mpsc::channel::<String>(EVENTS);
-        let server = self.clone();
-        tokio::spawn(async move {
-            // There is always room for the last event.
-            let Ok(end) = send.clone().reserve_owned().await else {
-                return;
-            };
-            let last = match server.all_events(&accepted, (answer, first), &send).await {
-                Ok(true) => "[DONE]".to_string(),
-                Ok(false) => return,
-                Err(failed) => failed.parts().1.to_string(),
-            };
-            end.send(last);
-        });
-        let body = stream::unfold(events, |mut events| async move {
-            let event = events.recv().await?;
-            Some((Ok::<_, Infallible>(format!("data: {event}\n\n")), events))
-        });
-        let headers = [
-            (header::CONTENT_TYPE, "text/event-stream"),
-            (header::CACHE_CONTROL, "no-cache"),
-        ];
-        (headers, Body::from_stream(body)).into_response()
-    }
-
-    /// True if all were taken.
-    async fn all_events(
-        &self,
-        accepted: &Accepted,
-        (answer, first): (Answer, Step),
-        send: &mpsc::Sender<String>,
-    ) -> Result<bool, Failed> {
-        let head = &accepted.head;
-        let put = |value: Value| {
-            let sent = send.send_timeout(value.to_string(), self.slow);
-            async {
-                match sent.await {
-                    Ok(()) => Ok(true),
-                    Err(SendTimeoutError::Closed(_)) => Ok(false),
-                    Err(SendTimeoutError::Timeout(_)) => Err(Failed::Slow),
-                }
-            }
-        };
-        let mut usage = Usage::default();
-        let mut begun = Some((answer, Some(first)));
-        for index in 0..accepted.answers() {
-            if let Some(opening) = head.opening(index)
-                && !put(opening).await?
-            {
-                return Ok(false);
-            }
-            let (mut answer, mut first) = begun
-                .take()
-                .unwrap_or_else(|| (self.begin(accepted, index), None));
-            let mut calls = 0;
-            loop {
-                let step = match first.take() {
-                    Some(step) => step,
-                    None => tokio::select! {
-                        step = answer.next() => step?,
-                        () = send.closed() => return Ok(false),
-                    },
-                };
-                let (event, is_last) = match step {
-                    // What may begin a call is held back.
-                    Step::Token(token) if token.text.is_empty() && head.logprobs.is_none() => {
-                        continue;
-                    }
-                    Step::Token(token) => (head.piece(index, &token), false),
-                    Step::Call(call) => {
-                        calls += 1;
-                        (head.call(index, calls - 1, &call), false)
-                    }
-                    Step::End(finish) => (head.closing(index, finish), true),
-                };
-                if !put(event).await? {
-                    return Ok(false);
-                }
-                if is_last {
-                    break;
-                }
-            }
-            usage.add(answer.usage);
-        }
-        Ok(!accepted.usage_in_stream || put(head.used(usage)).await?)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The server with a scripted engine, over real sockets.
 
 mod calls;
+mod parallel;
 
 use super::*;
 use crate::base::clock::UnixMillis;
@@ -34,20 +35,7 @@ fn engine(template: Option<&str>, adapters: &[&str]) -> (Link, std_mpsc::Receive
     let (send, incoming) = mpsc::channel(64);
     let (commands, mut inbox) = mpsc::channel(4);
     let link = Link::new(incoming, Some(commands));
-    let loaded = Event::Loaded {
-        architecture: "llama".into(),
-        n_params: 1,
-        vocab_size: 1,
-        context: 64,
-        template: template.map(String::from),
-        quantized: None,
-        kv_cache: None,
-        seconds: 0.1,
-        notes: Vec::new(),
-        adapters: adapters.iter().map(|a| (*a).to_string()).collect(),
-        stop: Vec::new(),
-        trained_by: None,
-    };
+    let loaded = loaded(template, adapters, None);
     let (seen, asked) = std_mpsc::channel();
     std::thread::spawn(move || {
         let say = |event| {
@@ -168,6 +156,24 @@ fn engine(template: Option<&str>, adapters: &[&str]) -> (Link, std_mpsc::Receive
     (link, asked)
 }
 
+fn loaded(template: Option<&str>, adapters: &[&str], parallel: Option<u64>) -> Event {
+    Event::Loaded {
+        architecture: "llama".into(),
+        n_params: 1,
+        vocab_size: 1,
+        context: 64,
+        template: template.map(String::from),
+        quantized: None,
+        kv_cache: None,
+        seconds: 0.1,
+        notes: Vec::new(),
+        adapters: adapters.iter().map(|a| (*a).to_string()).collect(),
+        stop: Vec::new(),
+        trained_by: None,
+        parallel,
+    }
+}
+
 /// The first is a part of a character, and the second its other part.
 fn alternatives(n: usize) -> Vec<LikelyToken> {
     let of = |(id, bytes): (u32, &[u8])| LikelyToken {
@@ -202,6 +208,15 @@ fn served_with(
     slow: Duration,
 ) -> Served {
     let (link, commands) = engine(template, adapters);
+    served_over(link, commands, key, slow)
+}
+
+fn served_over(
+    link: Link,
+    commands: std_mpsc::Receiver<Command>,
+    key: Option<&str>,
+    slow: Duration,
+) -> Served {
     let server = routes::Server {
         model: Arc::new(Model::start(link, "tiny".into()).unwrap()),
         defaults: Defaults::default(),

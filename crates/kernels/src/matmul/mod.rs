@@ -44,6 +44,14 @@ pub fn kernel_name(arithmetic: ComputeDtype) -> &'static str {
     }
 }
 
+/// Whether a row of a product has the same bits whatever other rows there are. The portable fallback does not promise that.
+pub fn rows_are_independent() -> bool {
+    #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
+    return packed::Kernel::best(ComputeDtype::F32).is_some();
+    #[cfg(not(all(target_arch = "x86_64", not(llmtui_portable))))]
+    false
+}
+
 /// `out` (a.rows, b.cols) = (or +=) `scale` · a b.
 pub fn matmul(out: &mut [f32], a: Mat, b: Mat, scale: f32, into: Accumulation, compute: Compute) {
     check_length(out.len(), a, b);

@@ -21,8 +21,9 @@ enum Values {
     Bf16(Vec<u16>),
 }
 
-/// Rows of activations up to which sixteen-bit weights are widened in registers.
-const FEW: usize = 4;
+/// Rows of activations up to which sixteen-bit weights are widened in registers. Sums are grouped otherwise beyond that: texts that are
+/// written side by side have the same bits as alone up to here.
+pub const FEW: usize = 16;
 /// Rows of weights widened at once if there are more.
 const WIDE_ROWS: usize = 512;
 

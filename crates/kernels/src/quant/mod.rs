@@ -15,6 +15,7 @@ mod repack;
 mod tile;
 
 pub use dequantize::{COLUMN_STEP, dequantizes_fast};
+pub use floats::FEW;
 pub use formats::{Format, Kind};
 pub use packed::{PackError, Packed};
 

@@ -17,6 +17,13 @@ pub(crate) struct Extent {
     pub tokens: usize,
 }
 
+/// What is kept of several texts between forwards: by the backend one or the other.
+#[derive(Default)]
+pub(crate) struct Caches {
+    pub held: Vec<KvCache>,
+    pub pasts: Vec<Past>,
+}
+
 /// A model's scores of given tokens.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Scores {
@@ -53,11 +60,8 @@ pub(crate) enum Decoding<'a> {
 }
 
 impl<'a> Decoding<'a> {
-    pub fn composite(decoder: Decoder<'a>, extent: Extent) -> Self {
-        Decoding::Composite {
-            decoder,
-            pasts: vec![Past::default(); extent.texts],
-        }
+    pub fn composite(decoder: Decoder<'a>, pasts: Vec<Past>) -> Self {
+        Decoding::Composite { decoder, pasts }
     }
 
     /// One cache for each text; cached tokens are not computed again.
@@ -93,22 +97,29 @@ impl<'a> Decoding<'a> {
         }
     }
 
-    /// Copies the cache of text `from` to the later text `to`: a shared prompt is prefilled once.
+    /// Copies the cache of text `from` to text `to`: a shared prompt is prefilled once.
     pub fn copy(&mut self, from: usize, to: usize) {
         match self {
             Decoding::Composite { pasts, .. } => pasts[to] = pasts[from].clone(),
             Decoding::Fused { plan, texts, .. } => {
-                let (before, after) = texts.caches.split_at_mut(to);
-                after[0].copy(&before[from], plan.heads());
+                if let Ok([from, to]) = texts.caches.get_disjoint_mut([from, to]) {
+                    to.copy(from, plan.heads());
+                }
             }
         }
     }
 
-    /// The cache of the first text.
-    pub fn into_cache(self) -> Option<KvCache> {
+    /// What is kept of the texts.
+    pub fn into_caches(self) -> Caches {
         match self {
-            Decoding::Composite { .. } => None,
-            Decoding::Fused { texts, .. } => texts.caches.into_iter().next(),
+            Decoding::Composite { pasts, .. } => Caches {
+                pasts,
+                ..Caches::default()
+            },
+            Decoding::Fused { texts, .. } => Caches {
+                held: texts.caches,
+                ..Caches::default()
+            },
         }
     }
 

@@ -28,7 +28,7 @@
 use super::freeze::TrainableSet;
 pub use super::fused::Footprint;
 use super::fused::{Pass, Plan};
-use super::kv_cache::{BlockShape, CHUNK};
+use super::kv_cache::{BlockShape, CHUNK, KvShape};
 use super::layout::Layout;
 use super::step_position::StepPosition;
 use super::tables::Tables;
@@ -75,18 +75,12 @@ impl Subject<'_> {
 /// Bytes of keys and values, and of states, of texts that are decoded together, each with space for `tokens`. Chat's copies of
 /// the states of its one text, up to three, come on top.
 pub fn cache(of: Subject, (texts, tokens): (usize, usize)) -> u64 {
-    let (shape, storage) = (of.shape, of.kv_storage());
-    let blocks = BlockShape::of(of.config)
-        .into_iter()
-        .map(|block| match block {
-            BlockShape::Attention(window) => {
-                let tokens = window.map_or(tokens, |window| tokens.min(window + CHUNK));
-                // Whole words, for keys and for values.
-                2 * size_of::<f32>() * storage.words(tokens * shape.n_kv_head * shape.head_dim)
-            }
-            BlockShape::State(state) => state.bytes(),
-        });
-    (texts * blocks.sum::<usize>()) as u64
+    let shape = KvShape {
+        heads: of.shape.heads(),
+        blocks: &BlockShape::of(of.config),
+        storage: of.kv_storage(),
+    };
+    texts as u64 * shape.bytes(tokens)
 }
 
 /// Additional memory for decoding them: a pass over a chunk of prompts or over the next token of each text, and its logits.

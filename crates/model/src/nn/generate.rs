@@ -1,27 +1,25 @@
-//! Generates continuations of prompts token by token with a KV cache: of one text, or of several in a batch, with the same
-//! results as alone.
+//! Generates continuations of prompts token by token with a KV cache: of one text, of several in a batch, or of texts that join
+//! and leave while others are written ([`Rows`]), with the same results as alone.
 //!
 //! When a text has filled the context (`seq_len`), it ends there, or its window rolls: the newer half is prefilled again from
 //! the first position, and generation continues from there.
 
 use super::Model;
-use super::decoding::{Decoding, Extent};
-pub use super::kv_cache::PrefixCache;
+use super::decoding::Extent;
 pub use super::sampler::{Alternative, BrokenLogit, Constraint, FORBIDDEN};
 use super::sampler::{Chosen, Sampler};
 use crate::base::sampling::Sampling;
 use crate::kernels::errors::error_text;
 use crate::kernels::threads;
 use candle_core::{Error, Result, bail};
-pub use prompt::{PromptToken, score_prompt};
+pub use prompt::PromptToken;
 pub use reads::BatchDecoder;
+pub use rows::{Asked, MAX_ROWS, Progress, Rows};
 use std::ops::ControlFlow;
 
 mod prompt;
 mod reads;
-
-/// Tokens before a prompt's end: more than a chat template adds behind the last message.
-const PROMPT_END: usize = 64;
+mod rows;
 
 /// One new token.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -106,21 +104,14 @@ pub struct Prompt<'a> {
     pub number: u32,
 }
 
-/// What one text has besides the settings that all texts share.
-#[derive(Default)]
-pub struct Extras<'a> {
-    /// So many of the most likely tokens come with each token.
-    pub top: usize,
-    /// Which tokens may come next.
-    pub constraint: Option<&'a mut dyn Constraint>,
-}
-
 /// Progress of generation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Step<'a> {
     /// This many tokens of the prompt are prefilled, `kept` of them from the cache of an earlier text. Sent before prefill and
     /// between two chunks of a long prompt.
     Read { tokens: usize, kept: usize },
+    /// The next tokens of the prompt, where their log-probabilities are wanted.
+    Scored(&'a [PromptToken]),
     /// A token, and the most likely ones at its place, where they are asked for.
     Token(GeneratedToken, &'a [Alternative]),
 }
@@ -144,45 +135,6 @@ pub fn generate(
         Some(text) => Ok(text),
         None => bail!("generate: no text came of the prompt"),
     }
-}
-
-/// [`generate`] for successive texts with the same model: the KV cache of the last one is kept, and a prompt with the
-/// same prefix prefills only the rest. `on_step` may also cancel between the chunks of a long prompt.
-///
-/// # Errors
-/// As [`generate`].
-pub fn generate_on<'a>(
-    model: &mut Model,
-    kept: &mut PrefixCache,
-    prompt: &[u32],
-    how: Continuing<'a>,
-    extras: Extras<'a>,
-    on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
-) -> Result<Generated> {
-    let prompt = Prompt {
-        tokens: prompt,
-        number: 0,
-    };
-    let tokens = room(model, &[prompt], how)?;
-    let mut text = Text::of(model, prompt, how);
-    text.sampler = text.sampler.with(extras.top, extras.constraint);
-    let begun = text.window.clone();
-    model.decode_on(kept, (&begun, tokens), |decoding| {
-        text.read = decoding.held(0);
-        let kept = text.read;
-        let first = Step::Read { tokens: kept, kept };
-        if text.finish.is_none() && on_step(first).is_break() {
-            text.finish = Some(Finish::Stopped);
-        }
-        text.read_ahead(decoding, &mut |tokens| on_step(Step::Read { tokens, kept }))?;
-        let texts = std::slice::from_mut(&mut text);
-        run(texts, decoding, how, &mut |_, step| match step {
-            Step::Read { tokens, .. } => on_step(Step::Read { tokens, kept }),
-            token @ Step::Token(..) => on_step(token),
-        })?;
-        Ok(text.window.clone())
-    })?;
-    Ok(text.generated())
 }
 
 /// Generates completions of several prompts in one batch, of any lengths, with the same results as alone. Adjacent equal prompts
@@ -226,7 +178,7 @@ pub fn generate_by<R: BatchDecoder>(
     Ok(texts.into_iter().map(Text::generated).collect())
 }
 
-fn begin<'a>(model: &Model, prompts: &[Prompt], how: Continuing<'a>) -> Vec<Text<'a>> {
+fn begin(model: &Model, prompts: &[Prompt], how: Continuing) -> Vec<Text> {
     let texts = prompts.iter().map(|prompt| Text::of(model, *prompt, how));
     texts.collect()
 }
@@ -247,26 +199,31 @@ fn side_by_side(
         }
     }
     run(texts, reader, how, &mut |i, step| match step {
-        Step::Read { .. } => ControlFlow::Continue(()),
         Step::Token(token, _) => on_token(i, token),
+        Step::Read { .. } | Step::Scored(_) => ControlFlow::Continue(()),
     })
 }
 
 /// Checks the prompts, and returns the cache capacity per text, in tokens.
 fn room(model: &Model, prompts: &[Prompt], how: Continuing) -> Result<usize> {
-    let limit = model.shape().seq_len;
+    let mut most = 0;
     for prompt in prompts {
-        if prompt.tokens.is_empty() {
-            bail!("generate: the prompt is empty; give at least one token")
-        }
-        model.check_ids("prompt", prompt.tokens)?;
-        let len = prompt.tokens.len();
-        if how.when_full == WhenFull::Stop && len > limit {
-            bail!("the prompt has {len} tokens, more than the context of {limit} tokens holds")
-        }
+        most = most.max(room_of(model, prompt.tokens, how)?);
     }
-    let longest = prompts.iter().map(|p| p.tokens.len()).max().unwrap_or(0);
-    Ok(limit.min(longest.saturating_add(how.sampling.max_new_tokens)))
+    Ok(most)
+}
+
+/// The same of one text.
+fn room_of(model: &Model, prompt: &[u32], how: Continuing) -> Result<usize> {
+    let (len, limit) = (prompt.len(), model.shape().seq_len);
+    if prompt.is_empty() {
+        bail!("generate: the prompt is empty; give at least one token")
+    }
+    model.check_ids("prompt", prompt)?;
+    if how.when_full == WhenFull::Stop && len > limit {
+        bail!("the prompt has {len} tokens, more than the context of {limit} tokens holds")
+    }
+    Ok(limit.min(len.saturating_add(how.sampling.max_new_tokens)))
 }
 
 /// Generates until every text has ended. Cancelling during a prefill ends all of them.
@@ -299,7 +256,11 @@ fn run(
             return Ok(());
         }
         let rows = rows(texts, &running, reader);
-        draw(texts, &rows, &logits, running.len());
+        let vocab_size = logits.len() / running.len();
+        let drawing = texts.iter_mut().zip(&rows).filter_map(|(text, row)| {
+            row.map(|row| (text, &logits[row * vocab_size..][..vocab_size]))
+        });
+        draw(&mut drawing.collect::<Vec<_>>());
         for (i, text) in texts.iter_mut().enumerate() {
             let mut on_token = |token, top: &[Alternative]| on_step(i, Step::Token(token, top));
             if text.take_over(how.ends, &mut on_token)? {
@@ -331,19 +292,13 @@ fn rows(
     rows
 }
 
-/// Samples the next token of every text that has a row of logits, in parallel: a draw depends on the text alone.
-fn draw(texts: &mut [Text], rows: &[Option<usize>], logits: &[f32], n_rows: usize) {
-    let vocab_size = logits.len() / n_rows;
-    let mut drawing: Vec<(&mut Text, &[f32])> = texts
-        .iter_mut()
-        .zip(rows)
-        .filter_map(|(text, row)| row.map(|row| (text, &logits[row * vocab_size..][..vocab_size])))
-        .collect();
-    threads::team(|| threads::each(&mut drawing, |(text, logits)| text.draw(logits)));
+/// Samples the next token of each text from its logits, in parallel: a draw depends on the text alone.
+fn draw(drawing: &mut [(&mut Text, &[f32])]) {
+    threads::team(|| threads::each(drawing, |(text, logits)| text.draw(logits)));
 }
 
 /// A text in progress.
-struct Text<'a> {
+struct Text {
     /// The part in the context window.
     window: Vec<u32>,
     /// The cached tokens of the window.
@@ -351,7 +306,7 @@ struct Text<'a> {
     /// The earlier text with the same prompt, until that is prefilled.
     same_as: Option<usize>,
     new: Vec<u32>,
-    sampler: Sampler<'a>,
+    sampler: Sampler,
     /// The next token, until it is reported.
     drawn: Option<Result<Chosen>>,
     max_new_tokens: usize,
@@ -361,9 +316,9 @@ struct Text<'a> {
     end: Option<GeneratedToken>,
 }
 
-impl<'a> Text<'a> {
+impl Text {
     /// A prompt over the limit is cut to its last tokens.
-    fn of(model: &Model, prompt: Prompt, how: Continuing<'a>) -> Self {
+    fn of(model: &Model, prompt: Prompt, how: Continuing) -> Self {
         let (limit, vocab_size) = (model.shape().seq_len, model.shape().vocab_size);
         let tokens = prompt.tokens;
         let nothing_to_do = how.sampling.max_new_tokens == 0;
@@ -396,42 +351,6 @@ impl<'a> Text<'a> {
 
     fn unread(&self) -> &[u32] {
         &self.window[self.read..]
-    }
-
-    /// Prefills all but the last token, and keeps the states there, if the model has any: another text with this prompt, or the
-    /// same once more, goes on from there. Shortly before they are kept as well, for texts in which the prompt's end is another:
-    /// the next turn where a chat template marks only the newest answer, or a question that is asked in other words.
-    fn read_ahead(
-        &mut self,
-        decoding: &mut Decoding,
-        on_read: &mut dyn FnMut(usize) -> ControlFlow<()>,
-    ) -> Result<()> {
-        if !decoding.has_states() || self.finish.is_some() {
-            return Ok(());
-        }
-        let last = self.window.len() - 1;
-        for end in [last.saturating_sub(PROMPT_END), last] {
-            if end < self.read {
-                continue;
-            }
-            let (mut read, mut logits) = (self.read, Vec::new());
-            let piece = &self.window[self.read..end];
-            if piece.is_empty() {
-                decoding.take_snapshot(0);
-                continue;
-            }
-            let done = decoding.read_batch(&[(0, piece)], &mut logits, &mut |_, more| {
-                read += more;
-                on_read(read)
-            })?;
-            if done.is_break() {
-                self.finish = Some(Finish::Stopped);
-                return Ok(());
-            }
-            self.read = end;
-            decoding.take_snapshot(0);
-        }
-        Ok(())
     }
 
     /// Samples the next token from the logits after the new tokens.
@@ -487,6 +406,9 @@ impl<'a> Text<'a> {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) use rows::tests as rows_tests;
 
 #[cfg(test)]
 mod precision_tests;

@@ -16,7 +16,7 @@ pub(crate) use state::{State, StateShape};
 pub(crate) const CHUNK: usize = 512;
 
 /// Copies of the states of a text that are kept at once: of the previous prompt, of the newest shortly before its end and at its end.
-const SNAPSHOTS: usize = 3;
+pub(crate) const SNAPSHOTS: usize = 3;
 
 /// What a model's caches have in common.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +25,21 @@ pub(crate) struct KvShape<'a> {
     pub blocks: &'a [BlockShape],
     /// The dtype of keys and values.
     pub storage: Storage,
+}
+
+impl KvShape<'_> {
+    /// Bytes of a text of `tokens`.
+    pub fn bytes(&self, tokens: usize) -> u64 {
+        let bytes = |block: &BlockShape| match block {
+            BlockShape::Attention(window) => {
+                let tokens = window.map_or(tokens, |window| tokens.min(window + CHUNK));
+                // Whole words, for keys and for values.
+                2 * size_of::<f32>() * self.storage.words(tokens * self.heads.kv_width())
+            }
+            BlockShape::State(state) => state.bytes(),
+        };
+        self.blocks.iter().map(bytes).sum::<usize>() as u64
+    }
 }
 
 /// What a block keeps.
@@ -94,7 +109,7 @@ impl LayerCache {
         new
     }
 
-    /// Copies the rows of the first `len` tokens from a cache that is no larger.
+    /// Copies the rows of the first `len` tokens, which fit.
     fn copy(&mut self, from: &LayerCache, heads: Heads, len: usize) {
         let d = heads.head_dim;
         let (sizes, held) = (
@@ -168,7 +183,7 @@ impl BlockCache {
 /// What is kept of one text.
 pub(crate) struct KvCache {
     blocks: Vec<BlockCache>,
-    pub(super) len: usize,
+    pub(in crate::nn) len: usize,
     storage: Storage,
     /// Where the text can be truncated to if blocks have states, shortest first; at most [`SNAPSHOTS`].
     snapshots: Vec<Snapshot>,
@@ -182,6 +197,16 @@ impl KvCache {
             blocks: shape.blocks.iter().map(block).collect(),
             len: 0,
             storage: shape.storage,
+            snapshots: Vec::new(),
+        }
+    }
+
+    /// Of no text.
+    pub fn none() -> Self {
+        KvCache {
+            blocks: Vec::new(),
+            len: 0,
+            storage: Storage::F32,
             snapshots: Vec::new(),
         }
     }
@@ -276,7 +301,7 @@ impl KvCache {
         }
     }
 
-    /// Copies another cache of the same capacity and dtype.
+    /// Copies another cache of the same dtype whose text fits this one.
     pub(super) fn copy(&mut self, other: &KvCache, heads: Heads) {
         self.len = other.len;
         self.snapshots.clear();
@@ -316,7 +341,7 @@ impl KvCache {
 /// The KV cache of the previous text, kept for a text with the same prefix. It belongs to one model, whose weights must not
 /// change meanwhile.
 #[derive(Default)]
-pub struct PrefixCache {
+pub(crate) struct PrefixCache {
     /// The cached text.
     tokens: Vec<u32>,
     cache: Option<KvCache>,
@@ -328,23 +353,28 @@ impl PrefixCache {
     /// Capacity grows in steps of this many tokens.
     const STEP: usize = 1024;
 
+    /// Tokens at the beginning of `text` that are cached.
+    pub(crate) fn shared(&self, text: &[u32]) -> usize {
+        let alike = self.tokens.iter().zip(text).take_while(|(a, b)| a == b);
+        alike.count()
+    }
+
     /// A cache with space for `capacity` tokens that contains as much of `text` as possible, but never all of it: its last token
     /// has to be computed for the logits after it.
     pub(crate) fn reuse(&mut self, text: &[u32], capacity: usize, shape: KvShape) -> KvCache {
-        let tokens = std::mem::take(&mut self.tokens);
-        let kept = self.cache.take();
+        let alike = self.shared(text);
+        let kept = std::mem::take(self).cache;
         let Some(mut cache) = kept.filter(|cache| cache.storage == shape.storage) else {
             return KvCache::new(shape, capacity);
         };
-        let alike = tokens.iter().zip(text).take_while(|(a, b)| a == b).count();
         let len = alike.min(cache.len).min(text.len().saturating_sub(1));
         cache.truncate(len);
         cache.grown(shape, capacity)
     }
 
     /// Stores a cache again, with the text whose prefix it contains.
-    pub(crate) fn remember(&mut self, cache: Option<KvCache>, text: &[u32]) {
-        let cache = cache.filter(|cache| cache.bytes() <= Self::MAX_BYTES);
+    pub(crate) fn remember(&mut self, cache: KvCache, text: &[u32]) {
+        let cache = Some(cache).filter(|cache| cache.bytes() <= Self::MAX_BYTES);
         self.tokens = cache
             .as_ref()
             .map_or_else(Vec::new, |cache| text[..cache.len.min(text.len())].to_vec());
@@ -580,7 +610,7 @@ mod tests {
             let mut copy = KvCache::new(shape, 128);
             copy.copy(&cache, heads);
             assert_eq!(copy.bytes() + SNAPSHOTS * state.bytes(), cache.bytes());
-            prefix.remember(Some(cache), &text);
+            prefix.remember(cache, &text);
             let mut other = text[..shared].to_vec();
             other.extend([99, 99]);
             let mut again = prefix.reuse(&other, 128, shape);
@@ -609,7 +639,7 @@ mod tests {
             let mut prefix = PrefixCache::default();
             let mut cache = prefix.reuse(&[1, 2, 3], 8, shape(kept));
             cache.len = 3;
-            prefix.remember(Some(cache), &[1, 2, 3]);
+            prefix.remember(cache, &[1, 2, 3]);
             let again = prefix.reuse(&[1, 2, 4], 8, shape(asked));
             assert_eq!(
                 (again.len, again.storage),

@@ -111,8 +111,8 @@ pub trait Constraint: Send {
 pub const FORBIDDEN: f32 = -1e30;
 
 /// Samples the tokens of one text; a draw depends only on the seed, the text's number and the index of the new token.
-pub(crate) struct Sampler<'a> {
-    sampling: &'a Sampling,
+pub(crate) struct Sampler {
+    sampling: Sampling,
     /// Number of the text among those generated with one seed.
     number: u32,
     /// Whether a token id occurs in the text so far; empty without a repetition penalty.
@@ -120,7 +120,7 @@ pub(crate) struct Sampler<'a> {
     /// Logits after penalty and temperature, if these change any; reused between draws, as are the following.
     adjusted: Vec<f32>,
     /// The form of the text, if it has one.
-    constraint: Option<&'a mut dyn Constraint>,
+    constraint: Option<Box<dyn Constraint>>,
     /// So many of the most likely tokens are found with each token.
     top: usize,
     pub alternatives: Vec<Alternative>,
@@ -130,11 +130,11 @@ pub(crate) struct Sampler<'a> {
     weights: Vec<f32>,
 }
 
-impl<'a> Sampler<'a> {
-    pub fn new(sampling: &'a Sampling, vocab_size: usize, prompt: &[u32], number: u32) -> Self {
+impl Sampler {
+    pub fn new(sampling: &Sampling, vocab_size: usize, prompt: &[u32], number: u32) -> Self {
         let penalised = sampling.repetition_penalty != 1.0;
         let mut sampler = Sampler {
-            sampling,
+            sampling: sampling.clone(),
             number,
             seen: vec![false; if penalised { vocab_size } else { 0 }],
             adjusted: Vec::new(),
@@ -151,7 +151,7 @@ impl<'a> Sampler<'a> {
     }
 
     /// The same for a text of a form, with `top` alternatives to each token.
-    pub fn with(mut self, top: usize, constraint: Option<&'a mut dyn Constraint>) -> Self {
+    pub fn with(mut self, top: usize, constraint: Option<Box<dyn Constraint>>) -> Self {
         (self.top, self.constraint) = (top, constraint);
         self
     }
@@ -229,7 +229,7 @@ impl<'a> Sampler<'a> {
             top_p,
             min_p,
             ..
-        } = *self.sampling;
+        } = self.sampling;
         (1..vocab_size).contains(&top_k) || top_p < 1.0 || min_p > 0.0
     }
 

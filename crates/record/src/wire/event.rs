@@ -220,6 +220,9 @@ pub enum Event {
         /// where the run is unknown.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         trained_by: Option<String>,
+        /// Answers that it writes at once; absent where it is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parallel: Option<u64>,
     },
     /// The following answers use this adapter, or none.
     AdapterUsed {

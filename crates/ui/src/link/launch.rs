@@ -196,11 +196,10 @@ impl Launcher {
     /// # Errors
     /// The process cannot be started.
     pub fn infer(&self, checkpoint: &Path) -> Result<Link, LaunchError> {
-        self.infer_with(checkpoint, &[], None)
+        self.infer_with(checkpoint, &[], &[])
     }
 
-    /// The same with adapters on it, the first of which answers, and the number format of its KV cache, if it is not the
-    /// process's choice.
+    /// The same with adapters on it, the first of which answers, and further options of the process.
     ///
     /// # Errors
     /// The process cannot be started.
@@ -208,16 +207,14 @@ impl Launcher {
         &self,
         checkpoint: &Path,
         adapters: &[PathBuf],
-        kv_cache: Option<&str>,
+        options: &[String],
     ) -> Result<Link, LaunchError> {
         let mut command = Command::new(&self.program);
         command.arg("engine").arg("--infer").arg(checkpoint);
         for adapter in adapters {
             command.arg("--adapter").arg(adapter);
         }
-        if let Some(word) = kv_cache {
-            command.arg("--kv-cache").arg(word);
-        }
+        command.args(options);
         command.process_group(0);
         stdio::spawn(command).map_err(|error| LaunchError::Spawn {
             program: self.program.clone(),

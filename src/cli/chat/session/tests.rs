@@ -34,6 +34,7 @@ fn talked(
         adapters: Vec::new(),
         stop: Vec::new(),
         trained_by: None,
+        parallel: None,
     };
     let engine = std::thread::spawn(move || {
         let say = |event| {

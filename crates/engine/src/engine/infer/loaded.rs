@@ -2,28 +2,26 @@
 
 use super::adapters::Adapters;
 use super::conventions::{AllConventions, Conventions};
-use super::stops::StopStringFilter;
-use super::{GenerationEnd, NoAnswer, Piece, RenderedPrompt, Step, TextModel};
+use super::written::{AnswerText, Written};
+use super::{GenerationEnd, NoAnswer, Progress, RenderedPrompt, TextModel};
 use crate::base::child::Child;
-use crate::base::human::counted;
+use crate::base::human::{self, counted};
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::base::text::one_line;
 use crate::data::chat::GenerationPrompt;
 use crate::data::chat::tool_calls::Format;
 use crate::data::render::decoded;
-use crate::data::tokenizer::{self, TextStream, TokenBytes, Tokenizer};
+use crate::data::tokenizer::{self, TextStream};
 use crate::data::{DataError, Message};
 use crate::engine::checkpoint::{Fault, Manifest};
 use crate::engine::merge::{Before, holds_already};
 use crate::hf::{self, AdapterError};
 use crate::kernels::errors::error_text;
+use crate::kernels::numbers::Storage;
 use crate::models::{self, SourceError};
-use crate::nn::generate::{
-    self, Alternative, Constraint, Continuing, Extras, Finish, GeneratedToken, PrefixCache,
-    WhenFull, generate_on, score_prompt,
-};
+use crate::nn::generate::{self, Asked, Constraint, Rows, WhenFull};
 use crate::nn::{KvPrecision, Model, storage_name};
-use crate::wire::{Event, LikelyToken, Num, Prompt, PromptToken, StopReason, Turn, Wanted};
+use crate::wire::{Event, Prompt, StopReason, Turn, Wanted};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -85,14 +83,18 @@ impl LoadError {
 /// An answer has at least this part of the context, before turns are dropped for it.
 const ROOM: usize = 4;
 
-/// Tokens of a prompt that are passed on at once.
-const SCORED: usize = 64;
+/// Answers that are written at once where nobody says how many, if there is memory for their contexts.
+const PARALLEL: usize = 4;
+/// Most of them: [`Rows`] of more would not have the same bits as alone.
+pub const MAX_PARALLEL: usize = generate::MAX_ROWS;
 
 /// A loaded model.
 pub struct LoadedModel {
     model: Model,
-    /// Keys and values of the prompt and the answer before.
-    kept: PrefixCache,
+    /// Places of the answers that are being written, with keys and values of those before.
+    rows: Rows,
+    /// By row.
+    answers: Vec<Option<Written>>,
     conventions: AllConventions,
     architecture: String,
     /// Number formats of weights that are kept in few bits.
@@ -155,7 +157,8 @@ impl LoadedModel {
             quantized: source.formats().map(|formats| formats.join(", ")),
             conventions,
             model,
-            kept: PrefixCache::default(),
+            rows: Rows::new(1),
+            answers: vec![None],
             adapters,
         })
     }
@@ -166,6 +169,41 @@ impl LoadedModel {
     /// A sentence: the model cannot have it.
     pub fn set_kv_cache(&mut self, precision: KvPrecision) -> Result<(), String> {
         self.model.set_kv_cache(precision).map_err(error_text)
+    }
+
+    /// Writes so many answers at once from now on; without a number a few, as far as their contexts fit `memory`, in bytes.
+    ///
+    /// # Errors
+    /// A sentence and what to do: so many do not fit.
+    pub fn set_parallel(
+        &mut self,
+        wanted: Option<usize>,
+        memory: u64,
+    ) -> Result<(), (String, String)> {
+        let each = self.model.context_bytes();
+        let fit = (memory / each.max(1)) as usize;
+        let n = wanted.unwrap_or(PARALLEL.min(fit).max(1));
+        let (all, context) = (human::bytes(each * n as u64), self.model.shape().seq_len);
+        if n > fit && wanted.is_some_and(|n| n > 1) {
+            let what = format!(
+                "{n} answers at once, each with the context of {context} tokens, need {all} for their KV caches, but {} are left",
+                human::bytes(memory)
+            );
+            let bf16 = match self.model.kv_storage() {
+                Storage::F32 => ", or --kv-cache bf16, which halves them",
+                Storage::Bf16 => "",
+            };
+            return Err((what, format!("--parallel {}{bf16}", fit.clamp(1, n - 1))));
+        }
+        self.rows = Rows::new(n);
+        self.answers = vec![None; n];
+        if n > 1 || wanted.is_none() {
+            let answers = counted(n as u64, "answer");
+            self.notes.push(format!(
+                "{answers} at once; their KV caches take up to {all}"
+            ));
+        }
+        Ok(())
     }
 
     /// The digest of the weights under its adapters: see [`Model::base_fingerprint`].
@@ -192,6 +230,7 @@ impl LoadedModel {
             adapters: self.adapters.names(),
             stop: active.training.stop.clone(),
             trained_by: active.training.method.clone(),
+            parallel: Some(self.rows.count() as u64),
         }
     }
 
@@ -327,6 +366,20 @@ impl LoadedModel {
         }
     }
 
+    /// What the user should know of an answer.
+    fn message(&self, end: &GenerationEnd, prompt_tokens: usize, dropped: usize) -> String {
+        match end.reason {
+            StopReason::Context if dropped > 0 => {
+                format!("{}, and the answer filled the rest", self.without(dropped))
+            }
+            StopReason::Context => self.full(),
+            _ if dropped > 0 => self.without(dropped),
+            // The newest token is written, and not read.
+            _ if prompt_tokens + end.n_tokens > self.model.shape().seq_len + 1 => self.rolled(),
+            _ => String::new(),
+        }
+    }
+
     fn full(&self) -> String {
         let context = self.model.shape().seq_len;
         format!("the context of {context} tokens is full")
@@ -368,18 +421,25 @@ impl TextModel for LoadedModel {
     fn use_adapter(&mut self, name: Option<&str>) -> Result<(), String> {
         self.adapters.switch(&mut self.model, name)?;
         self.conventions.switch(name);
-        // The cache was computed with other weights.
-        self.kept = PrefixCache::default();
+        // The caches were computed with other weights.
+        self.rows.forget();
         Ok(())
     }
 
-    fn answer(
+    fn rows(&self) -> usize {
+        self.rows.count()
+    }
+
+    fn must_be_alone(&self, wanted: &Wanted) -> bool {
+        wanted.repeatable && !Rows::are_independent()
+    }
+
+    fn begin(
         &mut self,
         reading: &RenderedPrompt,
         sampling: &Sampling,
         wanted: &Wanted,
-        on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
-    ) -> Result<GenerationEnd, NoAnswer> {
+    ) -> Result<usize, NoAnswer> {
         let when_full = self.when_full(sampling);
         let (len, context) = (reading.tokens.len(), self.model.shape().seq_len);
         if wanted.prompt_logprobs && len > context {
@@ -393,206 +453,99 @@ impl TextModel for LoadedModel {
                  or let the context roll"
             )));
         }
-        if wanted.repeatable {
-            self.kept = PrefixCache::default();
-        }
         let active = self.conventions.active();
-        let bytes = wanted.logprobs.map(|_| active.token_bytes());
-        let mut answer = AnswerText {
-            tokenizer: &active.tokenizer,
-            stream: match reading.continues {
-                true => TextStream::behind(&active.tokenizer, &reading.tokens),
-                false => TextStream::default(),
-            },
-            stops: StopStringFilter::new(match sampling.stop.is_empty() {
-                true => &active.training.stop,
-                false => &sampling.stop,
-            }),
-            bytes,
-            n_tokens: 0,
-            broken: None,
-        };
-        let how = Continuing {
-            sampling,
-            ends: &active.ends,
-            when_full,
-        };
         let form = wanted.json_schema.as_ref();
         let form = form.map(|schema| active.json_form(schema, self.model.shape().vocab_size));
-        let mut form = form.transpose()?;
-        let extras = Extras {
+        let form = form.transpose()?;
+        let asked = Asked {
+            prompt: reading.tokens.clone(),
+            sampling: sampling.clone(),
+            ends: active.ends.clone(),
+            when_full,
             top: wanted.logprobs.unwrap_or(0),
-            constraint: form.as_mut().map(|form| form as &mut dyn Constraint),
+            constraint: form.map(|form| Box::new(form) as Box<dyn Constraint>),
+            scores_prompt: wanted.prompt_logprobs,
+            afresh: wanted.repeatable,
         };
-        let (model, kept) = (&mut self.model, &mut self.kept);
-        if wanted.prompt_logprobs {
-            let bytes = active.token_bytes();
-            let mut on_tokens = |tokens: Vec<generate::PromptToken>| {
-                // A line of the wire holds no more of them with all their alternatives.
-                tokens.chunks(SCORED).try_for_each(|tokens| {
-                    let tokens = tokens.iter().map(|token| scored(token, bytes));
-                    on_step(Step::Scored(tokens.collect()))
-                })
-            };
-            let (tokens, top) = (&reading.tokens, extras.top);
-            let flow = score_prompt(model, kept, tokens, top, &mut on_tokens);
-            if flow.map_err(cannot_compute)?.is_break() {
-                return Ok(cancelled());
-            }
-        }
-        let generated =
-            generate_on(
-                model,
-                kept,
-                &reading.tokens,
-                how,
-                extras,
-                &mut |step| match step {
-                    generate::Step::Read { tokens, kept } => {
-                        // What has rolled out of the context is not read, and did not come out of the cache.
-                        let tokens = len.saturating_sub(context) + tokens;
-                        on_step(Step::Read { tokens, kept })
-                    }
-                    generate::Step::Token(token, top) => answer.push(token, top, on_step),
-                },
-            );
-        let generated = generated.map_err(cannot_compute)?;
-        let (n_tokens, broken) = (answer.n_tokens, answer.broken);
-        if broken.is_none() && generated.finish != Finish::Stopped {
-            answer.finish(generated.finish, on_step);
-        }
-        if let Some(end) = generated.end.filter(|_| wanted.end_token) {
-            let top = &generated.end_alternatives;
-            let _ = on_step(Step::Wrote(piece(end, String::new(), top, bytes)));
-        }
-        Ok(GenerationEnd {
-            n_tokens,
-            reason: match generated.finish {
-                Finish::Length => StopReason::Length,
-                Finish::Eos => StopReason::Stop,
-                Finish::Context => StopReason::Context,
-                Finish::Stopped => broken.unwrap_or(StopReason::Cancelled),
-            },
-            message: match generated.finish {
-                Finish::Context if reading.dropped > 0 => {
-                    format!(
-                        "{}, and the answer filled the rest",
-                        self.without(reading.dropped)
-                    )
+        let row = self.rows.join(&self.model, asked).map_err(cannot_compute)?;
+        let row = row.ok_or_else(|| {
+            NoAnswer::Refused(format!("{} are being written already", self.rows.count()))
+        })?;
+        let stream = match reading.continues {
+            true => TextStream::behind(&active.tokenizer, &reading.tokens),
+            false => TextStream::default(),
+        };
+        let stops = match sampling.stop.is_empty() {
+            true => &active.training.stop,
+            false => &sampling.stop,
+        };
+        self.answers[row] = Some(Written {
+            text: AnswerText::new(stream, stops, wanted.logprobs.is_some()),
+            end_token: wanted.end_token,
+            beyond: len.saturating_sub(context),
+            prompt_tokens: len,
+            dropped: reading.dropped,
+        });
+        Ok(row)
+    }
+
+    fn write(
+        &mut self,
+        hear: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Vec<(usize, Result<GenerationEnd, NoAnswer>)> {
+        let active = self.conventions.active();
+        let (rows, answers) = (&mut self.rows, &mut self.answers);
+        let ended = rows.write(&mut self.model, &mut |progress| match progress {
+            generate::Progress::Between => hear(Progress::Between),
+            generate::Progress::Row(row, step) => match &mut answers[row] {
+                Some(answer) => {
+                    answer.hear(active, step, &mut |step| hear(Progress::Row(row, step)))
                 }
-                Finish::Context => self.full(),
-                _ if reading.dropped > 0 => self.without(reading.dropped),
-                // The newest token is written, and not read.
-                _ if len + n_tokens > context + 1 => self.rolled(),
-                _ => String::new(),
+                None => ControlFlow::Break(()),
             },
-        })
+        });
+        let ended = match ended {
+            Ok(ended) => ended,
+            // None of them can be written on.
+            Err(error) => {
+                let why = cannot_compute(error);
+                let all = self.answers.iter_mut().enumerate();
+                let all = all.filter_map(|(row, answer)| answer.take().map(|_| row));
+                return all.map(|row| (row, Err(why.clone()))).collect();
+            }
+        };
+        let mut ends = Vec::with_capacity(ended.len());
+        for (row, generated) in ended {
+            let Some(answer) = self.answers[row].take() else {
+                continue;
+            };
+            let mut on_step = |step| hear(Progress::Row(row, step));
+            let end = generated.map_err(cannot_compute).map(|generated| {
+                let (prompt_tokens, dropped) = (answer.prompt_tokens, answer.dropped);
+                let end = answer.end(self.conventions.active(), generated, &mut on_step);
+                GenerationEnd {
+                    message: self.message(&end, prompt_tokens, dropped),
+                    ..end
+                }
+            });
+            ends.push((row, end));
+        }
+        ends
+    }
+
+    fn leave(&mut self, row: usize) -> GenerationEnd {
+        self.rows.leave(row);
+        let answer = self.answers[row].take();
+        GenerationEnd {
+            n_tokens: answer.map_or(0, |answer| answer.text.n_tokens()),
+            reason: StopReason::Cancelled,
+            message: String::new(),
+        }
     }
 }
 
 fn cannot_compute(error: candle_core::Error) -> NoAnswer {
     NoAnswer::Broken(format!("the model cannot compute: {}", error_text(error)))
-}
-
-fn cancelled() -> GenerationEnd {
-    GenerationEnd {
-        n_tokens: 0,
-        reason: StopReason::Cancelled,
-        message: String::new(),
-    }
-}
-
-/// A token as what is said of it; `bytes` where log-probabilities are wanted.
-fn piece(
-    token: GeneratedToken,
-    text: String,
-    top: &[Alternative],
-    bytes: Option<&TokenBytes>,
-) -> Piece {
-    Piece {
-        text,
-        logprob: token.logprob,
-        entropy: token.entropy,
-        id: Some(token.id),
-        bytes: bytes.map(|bytes| bytes.of(token.id).to_vec()),
-        top: bytes.map_or_else(Vec::new, |bytes| likely(top, bytes)),
-    }
-}
-
-fn scored(token: &generate::PromptToken, bytes: &TokenBytes) -> PromptToken {
-    PromptToken {
-        id: token.id,
-        bytes: bytes.of(token.id).to_vec(),
-        logprob: token.logprob.map(|x| Num(x.into())),
-        top: likely(&token.top, bytes),
-    }
-}
-
-fn likely(top: &[Alternative], bytes: &TokenBytes) -> Vec<LikelyToken> {
-    let likely = |token: &Alternative| LikelyToken {
-        id: token.id,
-        logprob: Num(token.logprob.into()),
-        bytes: bytes.of(token.id).to_vec(),
-    };
-    top.iter().map(likely).collect()
-}
-
-/// Turns the tokens of an answer into text.
-struct AnswerText<'a> {
-    tokenizer: &'a Tokenizer,
-    stream: TextStream,
-    stops: StopStringFilter<'a>,
-    /// Where log-probabilities are wanted.
-    bytes: Option<&'a TokenBytes>,
-    n_tokens: usize,
-    /// Why the answer ended, if not by the model.
-    broken: Option<StopReason>,
-}
-
-impl AnswerText<'_> {
-    fn push(
-        &mut self,
-        token: GeneratedToken,
-        top: &[Alternative],
-        on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        self.n_tokens += 1;
-        let (text, stopped) = self.stops.push(&self.stream.push(self.tokenizer, token.id));
-        let piece = piece(token, text, top, self.bytes);
-        if on_step(Step::Wrote(piece)).is_break() {
-            self.broken = Some(StopReason::Cancelled);
-        } else if stopped {
-            self.broken = Some(StopReason::Stop);
-        }
-        match self.broken {
-            Some(_) => ControlFlow::Break(()),
-            None => ControlFlow::Continue(()),
-        }
-    }
-
-    /// Passes on text without a token of its own: what was held back until it was sure. A character that a limit cut is left
-    /// out: the model did not write `�`, and would read it in a text that goes on from here.
-    fn finish(mut self, finish: Finish, on_step: &mut dyn FnMut(Step) -> ControlFlow<()>) {
-        let held = self.stream.finish(self.tokenizer);
-        let held = match finish {
-            Finish::Length | Finish::Context => held.trim_end_matches(char::REPLACEMENT_CHARACTER),
-            Finish::Eos | Finish::Stopped => &held,
-        };
-        let (mut text, stopped) = self.stops.push(held);
-        if !stopped {
-            text.push_str(&self.stops.rest());
-        }
-        if !text.is_empty() {
-            let _ = on_step(Step::Wrote(Piece {
-                text,
-                logprob: f32::NAN,
-                entropy: f32::NAN,
-                id: None,
-                bytes: None,
-                top: Vec::new(),
-            }));
-        }
-    }
 }
 
 #[cfg(test)]

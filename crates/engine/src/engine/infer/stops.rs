@@ -1,20 +1,20 @@
 //! Detects stop strings in text that arrives in pieces.
 
 /// Holds back what may be the beginning of a stop string, so that none is ever shown in part.
-#[derive(Debug)]
-pub(super) struct StopStringFilter<'a> {
-    stops: Vec<&'a str>,
+#[derive(Debug, Clone)]
+pub(super) struct StopStringFilter {
+    stops: Vec<String>,
     held: String,
 }
 
-impl<'a> StopStringFilter<'a> {
+impl StopStringFilter {
     /// Empty stop strings are everywhere and mean nothing.
-    pub fn new(stops: &'a [String]) -> StopStringFilter<'a> {
+    pub fn new(stops: &[String]) -> StopStringFilter {
         StopStringFilter {
             stops: stops
                 .iter()
-                .map(String::as_str)
-                .filter(|s| !s.is_empty())
+                .filter(|stop| !stop.is_empty())
+                .cloned()
                 .collect(),
             held: String::new(),
         }
@@ -23,7 +23,11 @@ impl<'a> StopStringFilter<'a> {
     /// Takes a piece; returns what may be shown and whether a stop string was met. Text from the stop string on is dropped.
     pub fn push(&mut self, piece: &str) -> (String, bool) {
         self.held.push_str(piece);
-        let met = self.stops.iter().filter_map(|s| self.held.find(s)).min();
+        let met = self
+            .stops
+            .iter()
+            .filter_map(|s| self.held.find(s.as_str()))
+            .min();
         if let Some(place) = met {
             self.held.truncate(place);
             return (std::mem::take(&mut self.held), true);

@@ -150,6 +150,14 @@ fn a_prompt_gives_quantized_weights_the_same_greedy_text_however_it_is_cut() {
     assert!(texts.iter().all(|text| *text == texts[0]), "{texts:?}");
 }
 
+#[test]
+fn texts_of_stored_weights_have_the_same_bits_alone_and_beside_others() {
+    for kind in [Kind::F16, Kind::Bf16, Kind::Q8_0, Kind::Q4_1, Kind::F32] {
+        let name = format!("{kind:?}");
+        super::rows::tests::assert_same_beside_others(&mut stored(kind), &name);
+    }
+}
+
 /// Training with bf16 matmuls rounds queries, keys and values to bf16: a cache that does so, too, is no further from it.
 #[test]
 fn with_bf16_matmuls_sampled_log_probabilities_are_those_of_training_as_closely_over_bf16() {

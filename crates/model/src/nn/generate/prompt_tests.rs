@@ -1,5 +1,6 @@
 //! Scores of prompts against full forward passes, alternatives, and texts of a form.
 
+use super::rows::tests::{Extras, generate_on, score_prompt};
 use super::tests::{fused, greedy, rolling, windowed};
 use super::*;
 use crate::nn::{Backend, ModelConfig};
@@ -36,7 +37,7 @@ fn a_prompts_scores_are_those_of_a_full_forward_and_are_prefilled_once() {
     composite.init(5).unwrap();
     for (mut model, len, is_cached) in [(windowed(), 1100_u32, true), (composite, 530, false)] {
         let text: Vec<u32> = (0..len).map(|i| i * 7 % 29).collect();
-        let mut kept = PrefixCache::default();
+        let mut kept = Rows::new(1);
         for _ in 0..2 {
             let mut tokens = Vec::new();
             let flow = score_prompt(&mut model, &mut kept, &text, 2, &mut |more| {
@@ -83,7 +84,7 @@ fn a_prompts_scores_are_those_of_a_full_forward_and_are_prefilled_once() {
 #[test]
 fn scoring_a_prompt_has_limits_and_can_be_cancelled() {
     let mut model = windowed();
-    let mut kept = PrefixCache::default();
+    let mut kept = Rows::new(1);
     let mut score = |text: &[u32], most: usize| {
         let mut pieces = 0;
         let flow = score_prompt(&mut model, &mut kept, text, 0, &mut |_| {
@@ -106,7 +107,7 @@ fn scoring_a_prompt_has_limits_and_can_be_cancelled() {
     assert!(score(&[99], 9).is_err());
     assert_eq!(score(&[3], 9), Ok((false, 1)));
     assert_eq!(score(&long[..1200], 2), Ok((true, 2)));
-    assert_eq!(score(&long[..1200], 9), Ok((false, 4)));
+    assert_eq!(score(&long[..1200], 9), Ok((false, 3)));
 }
 
 /// Takes the tokens in `order` alone, each once.
@@ -155,14 +156,14 @@ fn a_form_decides_whatever_the_settings_and_log_probabilities_stay_the_models_ow
         },
     ];
     for sampling in settings {
-        let mut only = Only {
+        let only = Only {
             order: order.clone(),
             at: 0,
         };
         let mut found = Vec::new();
         let extras = Extras {
             top: 3,
-            constraint: Some(&mut only),
+            constraint: Some(Box::new(only)),
         };
         let mut on_step = |step: Step| {
             if let Step::Token(token, top) = step {
@@ -177,7 +178,7 @@ fn a_form_decides_whatever_the_settings_and_log_probabilities_stay_the_models_ow
             ends: &[11],
             ..rolling(&sampling)
         };
-        let mut kept = PrefixCache::default();
+        let mut kept = Rows::new(1);
         let generated =
             generate_on(&mut model, &mut kept, &prompt, how, extras, &mut on_step).unwrap();
         assert_eq!(
@@ -191,16 +192,16 @@ fn a_form_decides_whatever_the_settings_and_log_probabilities_stay_the_models_ow
         }
     }
     // Its error is the generation's.
-    let mut none = Only {
+    let none = Only {
         order: Vec::new(),
         at: 0,
     };
     let extras = Extras {
         top: 0,
-        constraint: Some(&mut none),
+        constraint: Some(Box::new(none)),
     };
     let sampling = greedy(4);
-    let mut kept = PrefixCache::default();
+    let mut kept = Rows::new(1);
     let failed = generate_on(
         &mut model,
         &mut kept,

@@ -1,5 +1,6 @@
 //! Generation with a KV cache against generation without one, alone and in batches.
 
+use super::rows::tests::{Extras, generate_on};
 use super::*;
 use crate::nn::kv_cache::CHUNK;
 use crate::nn::position::{PositionConfig, RopeConfig};
@@ -356,7 +357,7 @@ fn a_text_with_a_reused_prefix_equals_one_computed_afresh() {
         let allowed = if precision == F32 { 1e-4 } else { 1e-2 };
         let limit = model.shape().seq_len;
         let mut rng = crate::base::rng::Rng::new(5, crate::base::rng::Stream::Test, 0, 0);
-        let (mut kept, mut text) = (PrefixCache::default(), Vec::<u32>::new());
+        let (mut kept, mut text) = (Rows::new(1), Vec::<u32>::new());
         let mut reused = 0;
         for turn in 0..60 {
             // Sometimes an earlier token is changed, near the end or far from it; mostly the text is extended.
@@ -384,6 +385,7 @@ fn a_text_with_a_reused_prefix_equals_one_computed_afresh() {
                     match step {
                         Step::Read { kept, .. } => reused = kept,
                         Step::Token(token, _) => steps.push(token),
+                        Step::Scored(_) => {}
                     }
                     ControlFlow::Continue(())
                 },
@@ -410,7 +412,7 @@ fn a_kept_cache_is_reused_as_far_as_windows_reach_back_and_rolling_forgets() {
     let limit = model.shape().seq_len;
     let sampling = greedy(2);
     let how = rolling(&sampling);
-    let mut kept = PrefixCache::default();
+    let mut kept = Rows::new(1);
     let mut read = |text: &[u32]| {
         let mut reused = 0;
         let generated = generate_on(
@@ -449,7 +451,7 @@ fn prefill_of_a_long_prompt_can_be_cancelled_between_chunks() {
     let mut model = windowed();
     let text: Vec<u32> = (0..1300).map(|i| i * 7 % 29).collect();
     let sampling = greedy(3);
-    let mut kept = PrefixCache::default();
+    let mut kept = Rows::new(1);
     let mut steps = Vec::new();
     let how = rolling(&sampling);
     let generated = generate_on(

@@ -4,7 +4,8 @@
 use super::option_tests::{VOCAB, compare, model, texts, with};
 use super::*;
 use crate::base::sampling::Sampling;
-use crate::nn::generate::{Continuing, Extras, PrefixCache, Step, WhenFull, generate, generate_on};
+use crate::nn::generate::rows_tests::{Extras, assert_same_beside_others, generate_on};
+use crate::nn::generate::{Continuing, Rows, Step, WhenFull, generate};
 use crate::nn::oracle;
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
@@ -146,7 +147,7 @@ fn a_conversation_reuses_the_prompt_before_and_equals_one_computed_afresh() {
     for (name, says) in hybrids() {
         let mut model = long(says);
         let mut rng = Rng::new(5, Stream::Test, 0, 0);
-        let mut kept = PrefixCache::default();
+        let mut kept = Rows::new(1);
         let mut ids =
             |n: usize| -> Vec<u32> { (0..n).map(|_| rng.below(VOCAB as u64) as u32).collect() };
         let mut text = ids(600);
@@ -195,11 +196,18 @@ fn a_conversation_reuses_the_prompt_before_and_equals_one_computed_afresh() {
     }
 }
 
+#[test]
+fn texts_in_rows_have_the_same_bits_alone_and_beside_others() {
+    for (name, says) in hybrids() {
+        assert_same_beside_others(&mut long(says), name);
+    }
+}
+
 /// Before the first snapshot there is no state to go back to.
 #[test]
 fn a_text_that_differs_within_the_prompt_is_computed_afresh() {
     let mut model = long(json!({"mixer": {"short_conv": {}}, "attention_every": 2}));
-    let (mut kept, sampling) = (PrefixCache::default(), greedy(2));
+    let (mut kept, sampling) = (Rows::new(1), greedy(2));
     let how = Continuing {
         sampling: &sampling,
         ends: &[],
@@ -240,7 +248,7 @@ fn a_text_that_differs_within_the_prompt_is_computed_afresh() {
 fn a_prompt_with_another_end_reuses_all_but_its_last_tokens() {
     let says = || json!({"mixer": {"gated_delta_net": {}}, "attention_every": 2});
     let (mut model, mut other) = (long(says()), long(says()));
-    let (mut kept, sampling) = (PrefixCache::default(), greedy(4));
+    let (mut kept, sampling) = (Rows::new(1), greedy(4));
     let how = Continuing {
         sampling: &sampling,
         ends: &[],

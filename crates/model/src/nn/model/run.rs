@@ -4,9 +4,9 @@ use super::{Backend, Model, Recorded, TokenBatch, TokenOutputs, check};
 use crate::kernels::{flat, logprob, threads};
 use crate::nn::HeadKind;
 use crate::nn::composite::{Decoder, Graph, Leaves, Past};
-use crate::nn::decoding::{Decoding, Extent};
+use crate::nn::decoding::{Caches, Decoding, Extent};
 use crate::nn::fused::{HeadGradient, Magnitudes, Pass, Plan};
-use crate::nn::kv_cache::{BlockShape, KvCache, KvShape, PrefixCache};
+use crate::nn::kv_cache::{BlockShape, KvCache, KvShape, PrefixCache, SNAPSHOTS};
 use crate::nn::tape::Track;
 use crate::nn::weights::Weights;
 use candle_core::{DType, Device, Result, Tensor, bail};
@@ -199,7 +199,8 @@ impl Model {
     ) -> Result<R> {
         self.check_writes()?;
         if self.backend == Backend::Composite {
-            return read(&mut Decoding::composite(self.decoder(Track::Off)?, extent));
+            let pasts = vec![Past::default(); extent.texts];
+            return read(&mut Decoding::composite(self.decoder(Track::Off)?, pasts));
         }
         let blocks = BlockShape::of(&self.config);
         let shape = self.kv_shape(&blocks);
@@ -208,28 +209,44 @@ impl Model {
         self.with_plan(|plan, _, pass| read(&mut Decoding::fused(*plan, pass, caches)))?
     }
 
-    /// Calls `read` with an incremental forward that continues the cache `kept` where it shares a prefix with `text`, up to
-    /// `tokens` tokens in all, and stores the cache again. `read` returns the text as far as it is then cached.
+    /// Calls `read` with an incremental forward over the texts of these caches, which it stores again; of a failure nothing is left.
     pub(crate) fn decode_on(
         &mut self,
-        kept: &mut PrefixCache,
-        (text, tokens): (&[u32], usize),
-        read: impl FnOnce(&mut Decoding) -> Result<Vec<u32>>,
+        caches: &mut Caches,
+        read: impl FnOnce(&mut Decoding) -> Result<()>,
     ) -> Result<()> {
         self.check_writes()?;
+        let Caches { held, pasts } = std::mem::take(caches);
         if self.backend == Backend::Composite {
-            let texts = Extent { texts: 1, tokens };
-            read(&mut Decoding::composite(self.decoder(Track::Off)?, texts))?;
+            let mut decoding = Decoding::composite(self.decoder(Track::Off)?, pasts);
+            read(&mut decoding)?;
+            *caches = decoding.into_caches();
             return Ok(());
         }
-        let room = PrefixCache::room(tokens, self.shape.seq_len);
-        let cache = kept.reuse(text, room, self.kv_shape(&BlockShape::of(&self.config)));
         self.with_plan(|plan, _, pass| {
-            let mut decoding = Decoding::fused(*plan, pass, vec![cache]);
-            let text = read(&mut decoding)?;
-            kept.remember(decoding.into_cache(), &text);
+            let mut decoding = Decoding::fused(*plan, pass, held);
+            read(&mut decoding)?;
+            *caches = decoding.into_caches();
             Ok(())
         })?
+    }
+
+    /// A cache for `text` with space for `tokens`, or a little more: what `kept` has of its beginning, if it may be reused.
+    pub(crate) fn cache_for(
+        &self,
+        kept: &mut PrefixCache,
+        (text, tokens): (&[u32], usize),
+    ) -> KvCache {
+        let blocks = BlockShape::of(&self.config);
+        let room = PrefixCache::room(tokens, self.shape.seq_len);
+        kept.reuse(text, room, self.kv_shape(&blocks))
+    }
+
+    /// Bytes of keys and values of a text that fills the context, and of its states with their copies.
+    pub fn context_bytes(&self) -> u64 {
+        let blocks = BlockShape::of(&self.config);
+        let copies = SNAPSHOTS * self.config.state_bytes();
+        self.kv_shape(&blocks).bytes(self.shape.seq_len) + copies as u64
     }
 
     fn kv_shape<'a>(&self, blocks: &'a [BlockShape]) -> KvShape<'a> {

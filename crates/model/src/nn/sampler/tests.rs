@@ -116,8 +116,7 @@ fn forbidden_tokens_are_no_candidates_where_fewer_than_k_are_allowed() {
         };
         let mut drawn = std::collections::BTreeSet::new();
         for index in 0..200 {
-            let mut two = Two;
-            let mut sampler = Sampler::new(&sampling, 5, &[], 0).with(0, Some(&mut two));
+            let mut sampler = Sampler::new(&sampling, 5, &[], 0).with(0, Some(Box::new(Two)));
             drawn.insert(sampler.next(&LOGITS, index).unwrap().id);
             let mut ids: Vec<u32> = sampler.candidates.iter().map(|(id, _)| *id).collect();
             ids.sort_unstable();

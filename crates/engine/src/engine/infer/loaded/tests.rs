@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::data::tokenizer::TokenizerConfig;
+use crate::engine::infer::Step;
 use crate::nn::ModelConfig;
 
 const TEXT: &str = "abcdefgh \n";
@@ -565,4 +566,62 @@ fn log_probabilities_come_with_bytes_and_alternatives_of_the_prompt_as_well() {
             .to_string()
             .contains("no token that ends a text")
     );
+}
+
+#[test]
+fn contexts_that_do_not_fit_the_memory_are_refused_and_auto_takes_fewer() {
+    let mut held = LoadedModel::load(folder(TEXT).path()).unwrap();
+    // Keys and values of 8 tokens of 8 numbers, in one block.
+    let each = 2 * 8 * 8 * 4;
+    let mut with = |n, memory| held.set_parallel(n, memory).map(|()| held.rows());
+    assert_eq!(with(Some(3), 3 * each), Ok(3));
+    let (what, fix) = with(Some(3), 3 * each - 1).unwrap_err();
+    assert!(
+        what.contains("3 answers at once") && what.contains("1.5 KiB"),
+        "{what}"
+    );
+    assert_eq!(fix, "--parallel 2, or --kv-cache bf16, which halves them");
+    assert_eq!(with(None, 100 * each), Ok(4));
+    assert_eq!(with(None, 2 * each), Ok(2));
+    assert_eq!((with(None, 0), with(Some(1), 0)), (Ok(1), Ok(1)));
+}
+
+#[test]
+fn answers_side_by_side_are_the_texts_that_they_are_alone() {
+    let mut held = LoadedModel::load(folder(TEXT).path()).unwrap();
+    let prompts = ["abc", "h", "dd ab", "gfe"];
+    let sampling = |seed| Sampling {
+        temperature: 1.0,
+        seed,
+        ..greedy(5)
+    };
+    let alone = prompts.map(|prompt| {
+        let (text, _, end) = continued(&mut held, prompt, &sampling(prompt.len() as u64)).unwrap();
+        (text, end)
+    });
+    held.set_parallel(Some(3), u64::MAX).unwrap();
+    let mut found = prompts.map(|_| (String::new(), None));
+    let mut who = [None; 3];
+    let mut waiting = prompts.iter().enumerate();
+    while found.iter().any(|(_, end)| end.is_none()) {
+        while let Some(free) = who.iter().position(Option::is_none)
+            && let Some((number, prompt)) = waiting.next()
+        {
+            let sampling = sampling(prompt.len() as u64);
+            let reading = held.read(&(*prompt).into(), &sampling).unwrap();
+            let row = held.begin(&reading, &sampling, &Wanted::default()).unwrap();
+            assert!(who[row].is_none(), "row {row} is taken, {free} is free");
+            who[row] = Some(number);
+        }
+        let ended = held.write(&mut |progress| {
+            if let Progress::Row(row, Step::Wrote(piece)) = progress {
+                found[who[row].unwrap()].0.push_str(&piece.text);
+            }
+            ControlFlow::Continue(())
+        });
+        for (row, end) in ended {
+            found[who[row].take().unwrap()].1 = Some(end.unwrap());
+        }
+    }
+    assert_eq!(found, alone.map(|(text, end)| (text, Some(end))));
 }

@@ -370,6 +370,7 @@ fn loaded(template: Option<&str>) -> Incoming {
         adapters: Vec::new(),
         stop: Vec::new(),
         trained_by: None,
+        parallel: None,
     })
 }
 

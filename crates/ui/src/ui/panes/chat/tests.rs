@@ -32,6 +32,7 @@ fn loaded(template: Option<&str>) -> Event {
         adapters: Vec::new(),
         stop: Vec::new(),
         trained_by: None,
+        parallel: None,
     }
 }
 

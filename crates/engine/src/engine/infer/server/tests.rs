@@ -2,11 +2,31 @@
 
 use super::*;
 use crate::base::clock::ManualClock;
+use crate::engine::infer::RenderedPrompt;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 /// Repeats the prompt's characters until `max_new_tokens`; what happens at the nth token is the test's.
 struct Parrot<'a> {
     at_token: &'a mut dyn FnMut(usize),
+    rows: Vec<Option<Repeating>>,
+}
+
+/// An answer of a parrot.
+struct Repeating {
+    text: Vec<char>,
+    /// Tokens of a long prompt after each piece.
+    pieces: VecDeque<usize>,
+    written: usize,
+    limit: usize,
+}
+
+impl<'a> Parrot<'a> {
+    fn new(rows: usize, at_token: &'a mut dyn FnMut(usize)) -> Parrot<'a> {
+        Parrot {
+            at_token,
+            rows: (0..rows).map(|_| None).collect(),
+        }
+    }
 }
 
 /// A prompt at which the model cannot compute.
@@ -37,50 +57,88 @@ impl TextModel for Parrot<'_> {
         }
     }
 
-    fn answer(
+    fn rows(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn must_be_alone(&self, wanted: &Wanted) -> bool {
+        wanted.repeatable
+    }
+
+    fn begin(
         &mut self,
         reading: &RenderedPrompt,
         sampling: &Sampling,
         _wanted: &Wanted,
-        on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
-    ) -> Result<GenerationEnd, NoAnswer> {
+    ) -> Result<usize, NoAnswer> {
         if reading.text == BROKEN {
             return Err(NoAnswer::Broken("out of memory".into()));
         }
-        let mut reason = StopReason::Length;
-        let mut n_tokens = 0;
-        // Long prompts are read in pieces.
-        for tokens in (0..reading.tokens.len()).step_by(512).skip(1) {
-            (self.at_token)(0);
-            if on_step(Step::Read { tokens, kept: 100 }).is_break() {
-                return Ok(GenerationEnd {
-                    n_tokens,
-                    reason: StopReason::Cancelled,
-                    message: String::new(),
-                });
+        let row = self.rows.iter().position(Option::is_none).unwrap();
+        self.rows[row] = Some(Repeating {
+            text: reading.text.chars().collect(),
+            pieces: (0..reading.tokens.len()).step_by(512).skip(1).collect(),
+            written: 0,
+            limit: sampling.max_new_tokens,
+        });
+        Ok(row)
+    }
+
+    fn write(
+        &mut self,
+        hear: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Vec<(usize, Result<GenerationEnd, NoAnswer>)> {
+        loop {
+            let mut ended = Vec::new();
+            for (at, row) in self.rows.iter_mut().enumerate() {
+                let Some(own) = row else { continue };
+                if let Some(tokens) = own.pieces.pop_front() {
+                    (self.at_token)(0);
+                    let _ = hear(Progress::Row(at, Step::Read { tokens, kept: 100 }));
+                    continue;
+                }
+                let c = own.text[own.written % own.text.len()];
+                own.written += 1;
+                (self.at_token)(own.written);
+                let piece = Piece {
+                    text: c.into(),
+                    logprob: -0.5,
+                    entropy: 1.25,
+                    id: Some(c.into()),
+                    bytes: None,
+                    top: Vec::new(),
+                };
+                let _ = hear(Progress::Row(at, Step::Wrote(piece)));
+                if own.written == own.limit {
+                    let end = GenerationEnd {
+                        n_tokens: own.written,
+                        reason: StopReason::Length,
+                        message: String::new(),
+                    };
+                    ended.push((at, Ok(end)));
+                    *row = None;
+                }
+            }
+            if hear(Progress::Between).is_break() || !ended.is_empty() {
+                return ended;
             }
         }
-        for c in reading.text.chars().cycle().take(sampling.max_new_tokens) {
-            n_tokens += 1;
-            (self.at_token)(n_tokens);
-            let piece = Piece {
-                text: c.into(),
-                logprob: -0.5,
-                entropy: 1.25,
-                id: Some(c.into()),
-                bytes: None,
-                top: Vec::new(),
-            };
-            if on_step(Step::Wrote(piece)).is_break() {
-                reason = StopReason::Cancelled;
-                break;
-            }
-        }
-        Ok(GenerationEnd {
-            n_tokens,
-            reason,
+    }
+
+    fn leave(&mut self, row: usize) -> GenerationEnd {
+        GenerationEnd {
+            n_tokens: self.rows[row].take().unwrap().written,
+            reason: StopReason::Cancelled,
             message: String::new(),
-        })
+        }
+    }
+
+    fn use_adapter(&mut self, name: Option<&str>) -> Result<(), String> {
+        assert!(
+            self.rows.iter().all(Option::is_none),
+            "answers are being written"
+        );
+        name.map(drop).ok_or_else(|| "no parrot is bare".into())
     }
 }
 
@@ -114,9 +172,7 @@ fn served(
     }
     let mut events = Vec::new();
     let mut hook = |n: usize| at_token(n, &send);
-    let mut model = Parrot {
-        at_token: &mut hook,
-    };
+    let mut model = Parrot::new(1, &mut hook);
     serve(&mut model, &inbox, &ManualClock::at(0), &mut |event| {
         events.push(event);
     });
@@ -162,9 +218,7 @@ fn prompts_are_answered_in_order() {
     }
     let mut done = 0;
     let mut nothing = |_| {};
-    let mut model = Parrot {
-        at_token: &mut nothing,
-    };
+    let mut model = Parrot::new(1, &mut nothing);
     serve(&mut model, &inbox, &ManualClock::at(0), &mut |event| {
         if matches!(event, Event::Generated { .. }) {
             done += 1;
@@ -297,9 +351,7 @@ fn a_closed_inbox_ends_an_answer_at_once() {
             send.take();
         }
     };
-    let mut model = Parrot {
-        at_token: &mut hook,
-    };
+    let mut model = Parrot::new(1, &mut hook);
     serve(&mut model, &inbox, &ManualClock::at(0), &mut |event| {
         events.push(event);
     });
@@ -382,4 +434,107 @@ fn reading_a_long_prompt_is_told_and_can_be_cancelled() {
             ..
         })
     ));
+}
+
+/// The command of each token and of each end, of a model with two rows; it detaches when all have ended.
+fn side_by_side(before: Vec<InboxItem>, ends: usize) -> (Vec<Event>, Vec<CommandId>) {
+    let (send, inbox) = sync_channel(64);
+    for heard in before {
+        send.send(heard).unwrap();
+    }
+    let (mut events, mut order, mut done) = (Vec::new(), Vec::new(), 0);
+    let mut nothing = |_| {};
+    let mut model = Parrot::new(2, &mut nothing);
+    serve(&mut model, &inbox, &ManualClock::at(0), &mut |event| {
+        match &event {
+            Event::Token { command, .. } => order.push(*command),
+            Event::Generated { .. } => done += 1,
+            _ => {}
+        }
+        if done == ends {
+            send.send(detach(99)).unwrap();
+            done += 1;
+        }
+        events.push(event);
+    });
+    (events, order)
+}
+
+#[test]
+fn answers_are_written_side_by_side_and_the_next_begins_in_the_row_that_is_free() {
+    let before = vec![
+        generate(1, "a", 2),
+        generate(2, "b", 5),
+        generate(3, "c", 2),
+    ];
+    let (events, order) = side_by_side(before, 3);
+    // The second is accepted after the first token of the first.
+    assert_eq!(order, [1, 1, 2, 3, 2, 3, 2, 2, 2]);
+    assert_eq!(texts(&events, 2), "bbbbb");
+    for (id, reason_of) in [(1, StopReason::Length), (3, StopReason::Length)] {
+        assert_eq!(reason(&events, id).unwrap().0, reason_of);
+    }
+}
+
+#[test]
+fn an_answer_that_is_cancelled_leaves_the_others() {
+    let before = vec![
+        generate(1, "a", 6),
+        generate(2, "b", 6),
+        ask(10, Command::Cancel { target: 1 }),
+        ask(11, Command::Cancel { target: 1 }),
+        generate(3, "c", 2),
+    ];
+    let (events, order) = side_by_side(before, 3);
+    assert_eq!(order, [1, 2, 3, 2, 3, 2, 2, 2, 2]);
+    assert_eq!(reason(&events, 1).unwrap().0, StopReason::Cancelled);
+    assert!(events.contains(&Event::Accepted { id: 10 }));
+    let twice = |event: &Event| matches!(event, Event::Rejected { id: 11, .. });
+    assert!(events.iter().any(twice));
+}
+
+#[test]
+fn an_adapter_waits_for_all_rows_and_the_prompts_behind_it_wait_for_it() {
+    let poet = || Command::UseAdapter {
+        name: Some("poet".into()),
+    };
+    let before = vec![
+        generate(1, "a", 3),
+        generate(2, "b", 5),
+        ask(3, poet()),
+        generate(4, "c", 1),
+    ];
+    let (events, order) = side_by_side(before, 3);
+    assert_eq!(order, [1, 1, 2, 1, 2, 2, 2, 2, 4]);
+    let used = |event: &Event| matches!(event, Event::AdapterUsed { command: 3, .. });
+    assert!(events.iter().any(used));
+}
+
+#[test]
+fn an_answer_that_must_be_alone_is() {
+    let alone = |id| {
+        let wanted = Wanted {
+            repeatable: true,
+            ..Wanted::default()
+        };
+        let Ok(Request {
+            command: Command::Generate {
+                prompt, sampling, ..
+            },
+            ..
+        }) = generate(id, "x", 2)
+        else {
+            unreachable!()
+        };
+        ask(
+            id,
+            Command::Generate {
+                prompt,
+                sampling,
+                wanted,
+            },
+        )
+    };
+    let before = vec![generate(1, "a", 3), alone(2), generate(3, "b", 2)];
+    assert_eq!(side_by_side(before, 3).1, [1, 1, 1, 2, 2, 3, 3]);
 }

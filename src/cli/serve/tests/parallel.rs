@@ -1,0 +1,217 @@
+//! Several answers at once, with a scripted engine that has rows.
+
+use super::*;
+use std::collections::BTreeMap;
+
+/// An engine with so many rows, which says the nth token of every answer after a word from the test.
+struct Rows {
+    served: Served,
+    /// A pass over the rows.
+    pass: std_mpsc::Sender<()>,
+}
+
+/// Answers of a prompt are its letters, one in a pass; `!` goes on for ever.
+fn rows(parallel: usize, adapters: &[&str]) -> Rows {
+    let (send, incoming) = mpsc::channel(1 << 12);
+    let (commands, mut inbox) = mpsc::channel(64);
+    let link = Link::new(incoming, Some(commands));
+    let loaded = loaded(Some("t"), adapters, Some(parallel as u64));
+    let (seen, asked) = std_mpsc::channel();
+    let (pass, passes) = std_mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        let say = |event| {
+            let envelope = Envelope {
+                v: VERSION,
+                seq: 1,
+                t: UnixMillis(0),
+                event,
+            };
+            let _ = send.blocking_send(Incoming::Event(Box::new(envelope)));
+        };
+        say(loaded);
+        let mut running: BTreeMap<u64, Vec<char>> = BTreeMap::new();
+        while passes.recv().is_ok() {
+            while let Ok(request) = inbox.try_recv() {
+                let _ = seen.send(request.command.clone());
+                match request.command {
+                    Command::UseAdapter { name } => {
+                        assert!(running.is_empty(), "answers are being written");
+                        let command = request.id;
+                        say(Event::AdapterUsed { command, name });
+                    }
+                    Command::Generate { prompt, .. } => {
+                        let letters: Vec<char> = said(&prompt).chars().rev().collect();
+                        running.insert(request.id, letters);
+                        assert!(running.len() <= parallel, "more than there are rows");
+                    }
+                    Command::Cancel { target } => {
+                        if running.remove(&target).is_some() {
+                            say(ended(target, StopReason::Cancelled));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            running.retain(|id, letters| {
+                let endless = letters.first() == Some(&'!');
+                let Some(letter) = (if endless { Some('!') } else { letters.pop() }) else {
+                    say(ended(*id, StopReason::Stop));
+                    return false;
+                };
+                say(Event::Token {
+                    command: *id,
+                    logprob: Num(-0.5),
+                    entropy: None,
+                    id: Some(7),
+                    bytes: None,
+                    top: Vec::new(),
+                    text: letter.into(),
+                });
+                true
+            });
+        }
+    });
+    Rows {
+        served: served_over(link, asked, None, model::SLOW),
+        pass,
+    }
+}
+
+fn ended(command: u64, reason: StopReason) -> Event {
+    Event::Generated {
+        command,
+        n_tokens: 1,
+        prompt_tokens: 3,
+        kept_tokens: 0,
+        seconds: 0.5,
+        prefill_seconds: 0.1,
+        reason,
+        message: String::new(),
+        broken: false,
+    }
+}
+
+impl Rows {
+    /// Passes, until there was this command of the server's; all those until then.
+    fn until(&self, is_it: impl Fn(&Command) -> bool) -> Vec<Command> {
+        let mut all = Vec::new();
+        for _ in 0..2000 {
+            self.pass.send(()).unwrap();
+            let wait = Duration::from_millis(5);
+            while let Ok(command) = self.served.commands.recv_timeout(wait) {
+                let found = is_it(&command);
+                all.push(command);
+                if found {
+                    return all;
+                }
+            }
+        }
+        panic!("it never came: {all:?}");
+    }
+
+    /// Passes until the reply is there.
+    fn reply(&self, mut stream: TcpStream) -> String {
+        let (send, done) = std_mpsc::channel();
+        std::thread::spawn(move || {
+            let mut reply = String::new();
+            stream.read_to_string(&mut reply).unwrap();
+            let _ = send.send(reply);
+        });
+        for _ in 0..2000 {
+            self.pass.send(()).unwrap();
+            if let Ok(reply) = done.recv_timeout(Duration::from_millis(5)) {
+                return reply;
+            }
+        }
+        panic!("no reply");
+    }
+
+    fn ask(&self, body: &Value) -> TcpStream {
+        (self.served).begin("POST", "/v1/completions", JSON, &body.to_string())
+    }
+}
+
+fn asks(text: &'static str) -> impl Fn(&Command) -> bool {
+    move |command| matches!(command, Command::Generate { prompt, .. } if said(prompt) == text)
+}
+
+#[test]
+fn requests_share_the_rows_and_the_next_begins_when_one_ends() {
+    let rows = rows(2, &[]);
+    let endless = rows.ask(&json!({"prompt": "!", "stream": true}));
+    rows.until(asks("!"));
+    let one = rows.ask(&json!({"prompt": "one"}));
+    rows.until(asks("one"));
+    // It waits, as there is no third row, and is answered beside the one that never ends.
+    let two = rows.ask(&json!({"prompt": "two"}));
+    let one = rows.reply(one);
+    assert!(one.contains("\"text\":\"one\""), "{one}");
+    let two = rows.reply(two);
+    assert!(two.contains("\"text\":\"two\""), "{two}");
+    drop(endless);
+    rows.until(|command| matches!(command, Command::Cancel { .. }));
+}
+
+#[test]
+fn a_reader_that_takes_nothing_holds_up_nobody() {
+    let rows = rows(2, &[]);
+    let _asleep = rows.ask(&json!({"prompt": "!", "stream": true}));
+    rows.until(asks("!"));
+    // More than its stream and its connection hold.
+    for _ in 0..3000 {
+        rows.pass.send(()).unwrap();
+    }
+    let other = rows.reply(rows.ask(&json!({"prompt": "other"})));
+    assert!(other.contains("\"text\":\"other\""), "{other}");
+}
+
+#[test]
+fn the_answers_of_one_request_are_written_at_once_and_stay_in_their_order() {
+    let rows = rows(3, &[]);
+    let asked = json!({"prompt": ["abcdef", "g", "hi", "j"], "seed": 5});
+    let reply = rows.reply(rows.ask(&asked));
+    let (_, body) = reply.split_once("\r\n\r\n").unwrap();
+    let body: Value = serde_json::from_str(body).unwrap();
+    let texts: Vec<&str> = (0..4)
+        .map(|i| body["choices"][i]["text"].as_str().unwrap())
+        .collect();
+    assert_eq!(texts, ["abcdef", "g", "hi", "j"]);
+    assert_eq!(body["usage"]["prompt_tokens"], 12);
+    let asked = json!({"prompt": ["abcdef", "g"], "stream": true, "stream_options": {"include_usage": true}});
+    let reply = rows.reply(rows.ask(&asked));
+    let events = reply.split("data: ").skip(1);
+    let events: Vec<Value> = events
+        .filter_map(|event| serde_json::from_str(event.split("\n\n").next()?.trim()).ok())
+        .collect();
+    let of = |index: u64| -> String {
+        let own = events.iter().map(|event| &event["choices"][0]);
+        let own = own.filter(|choice| choice["index"] == index);
+        own.filter_map(|choice| choice["text"].as_str()).collect()
+    };
+    assert_eq!((of(0), of(1)), ("abcdef".into(), "g".into()));
+    let indices: Vec<u64> = events
+        .iter()
+        .filter_map(|event| event["choices"][0]["index"].as_u64())
+        .collect();
+    assert_eq!(
+        indices[..2].iter().sum::<u64>(),
+        1,
+        "side by side: {indices:?}"
+    );
+    assert_eq!(events.last().unwrap()["usage"]["prompt_tokens"], 6);
+}
+
+#[test]
+fn another_adapter_waits_until_the_rows_are_empty() {
+    let rows = rows(2, &["poet"]);
+    let first = rows.ask(&json!({"model": "poet", "prompt": "abcdefgh"}));
+    rows.until(asks("abcdefgh"));
+    let other = rows.ask(&json!({"model": "tiny", "prompt": "xy"}));
+    let commands = rows.until(asks("xy"));
+    assert!(
+        matches!(commands[0], Command::UseAdapter { name: None }),
+        "{commands:?}"
+    );
+    assert!(rows.reply(first).contains("abcdefgh"));
+    assert!(rows.reply(other).contains("\"text\":\"xy\""));
+}
