@@ -40,6 +40,7 @@ fn the_worker_passes_its_own_tests() {
             "-v",
             "tests/torch/test_worker.py",
             "tests/torch/test_layers.py",
+            "tests/torch/test_mixers.py",
             "tests/torch/test_launches.py",
             "tests/torch/test_graphs.py",
         ])

@@ -18,7 +18,7 @@ try:
     from llmtui_worker import mixers
     from llmtui_worker.decoder import Decoder
     from llmtui_worker.delta import delta_rule, delta_step
-    from llmtui_worker.mixers import Recomputed, causal_conv, gated_conv
+    from llmtui_worker.mixers import GatedDeltaNet, Recomputed, causal_conv, gated_conv
     from torch import Tensor
 except ImportError as error:
     MISSING = f"no PyTorch here: {error}"
@@ -67,7 +67,9 @@ class DeltaRule(unittest.TestCase):
                     zeros = torch.zeros(ROWS, HEADS, KEYS, VALUES, dtype=torch.float64)
                     found, wanted = delta_rule(*given, starts), by_token(given, starts, zeros)
                     c = [torch.randn_like(x) for x in wanted]
-                    grads = [torch.autograd.grad(sum((x * w).sum() for x, w in zip(both, c, strict=True)), given) for both in (found, wanted)]
+                    grads = [
+                        torch.autograd.grad(sum((x * w).sum() for x, w in zip(both, c, strict=True)), given) for both in (found, wanted)
+                    ]
                     for a, b in zip([*found, *grads[0]], [*wanted, *grads[1]], strict=True):
                         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-10)
 
@@ -172,12 +174,35 @@ class Hybrids(unittest.TestCase):
         """Of the pass through a block: what autograd saves in `Recomputed` is the projection that it was given, and parameters."""
         decoder = self.decoder({"mixer": worker.DELTA})
         kept: list[tuple[int, ...]] = []
-        with torch.autograd.graph.saved_tensors_hooks(lambda x: (kept.append(tuple(x.shape)), x)[1], lambda x: x):
-            with mock.patch.object(mixers, "Linear", None):
-                block = decoder.blocks[0].mixer
-                wide = torch.randn(2, 9, 2 * 12 + 20 + 20 + 8, requires_grad=True)
-                block._train(wide, None)
-        self.assertEqual(sorted(kept), sorted([(2, 9, 72), *(tuple(x.shape) for x in (block.weight, block.dt_bias, block.a_log, block.gain))]))
+
+        def keep(x: Tensor) -> Tensor:
+            kept.append(tuple(x.shape))
+            return x
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+            block = decoder.blocks[0].mixer
+            assert isinstance(block, GatedDeltaNet)
+            wide = torch.randn(2, 9, 2 * 12 + 20 + 20 + 8, requires_grad=True)
+            block._train(wide, None)
+        parameters = block.weight, block.dt_bias, block.a_log, block.gain
+        self.assertEqual(kept, [tuple(x.shape) for x in (wide, *parameters)])
+
+    def test_rows_are_recomputed_a_few_at_a_time(self) -> None:
+        ids = torch.randint(0, worker.VOCAB, (5, 8), generator=torch.Generator().manual_seed(5))
+        starts = begins([4, 3]).expand(5, -1)
+        for changes in worker.HYBRIDS:
+            for first in (None, starts):
+                with self.subTest(**changes, packed=first is not None):
+                    decoder = self.decoder(dict(changes))
+                    wanted, grads = self.passed(decoder, ids, first)
+                    # Two rows of 7.
+                    with mock.patch.object(mixers, "MOST_TOKENS", 15), mock.patch.object(mixers, "Recomputed", wraps=Recomputed) as parts:
+                        found, again = self.passed(decoder, ids, first)
+                    blocks = sum(block.mixer is not None for block in decoder.blocks)
+                    self.assertEqual(parts.apply.call_count, 3 * blocks)
+                    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=2e-5)
+                    for a, b in zip(again, grads, strict=True):
+                        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
 
     def test_in_16_bits_only_matmuls_are_rounded(self) -> None:
         ids = torch.randint(0, worker.VOCAB, (2, 23), generator=torch.Generator().manual_seed(4))

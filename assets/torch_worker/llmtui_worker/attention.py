@@ -116,21 +116,19 @@ def additive(mask: Tensor | None, length: int, device: torch.device) -> Tensor:
 
 
 class Attention(nn.Module):
-    def __init__(
-        self, table: Table, model: dict[str, Any], layer: int, names: tuple[list[str], str], device: torch.device
-    ) -> None:
+    def __init__(self, table: Table, model: dict[str, Any], layer: int, names: tuple[list[str], str], device: torch.device) -> None:
         """`names`: of the matrices of queries, keys and values (or of the one that has all), and of the projection out."""
         super().__init__()
         config, adapter = model["config"], model["adapter"]
         self.config, self.shape, self.layer = config, model["shape"], layer
         qkv, out = names
         stem = out.rpartition(".")[0]
-        self.qkv = Linear(table, qkv, adapter, device)
+        gate = f"{stem}.q_gate_proj"
+        self.gated = table.has(f"{gate}.weight")
+        self.qkv = Linear(table, [*qkv, gate] if self.gated else qkv, adapter, device)
         self.qk_gains = None
         if config["qk_norm"]:
             self.qk_gains = nn.ParameterList([table.take(f"{stem}.{of}_norm.weight", device) for of in "qk"])
-        gate = f"{stem}.q_gate_proj"
-        self.gate = Linear(table, [gate], adapter, device) if table.has(f"{gate}.weight") else None
         self.out = Linear(table, [out], adapter, device)
         every, first = config["global_every"], config.get("global_first", False)
         sees_all = every is not None and (layer + (not first)) % every == 0
@@ -141,7 +139,10 @@ class Attention(nn.Module):
     def forward(self, h: Tensor, rope: tuple[Tensor, Tensor] | None, mask: Mask, adapters: bool, texts: Texts | None) -> Tensor:
         rows, length, _ = h.shape
         heads, kv, width = self.shape["n_head"], self.shape["n_kv_head"], self.shape["head_dim"]
-        all_of_them = self.qkv(h, adapters).view(rows, length, heads + 2 * kv, width)
+        wide, gate = self.qkv(h, adapters), None
+        if self.gated:
+            wide, gate = torch.split(wide, [(heads + 2 * kv) * width, heads * width], -1)
+        all_of_them = wide.view(rows, length, heads + 2 * kv, width)
         if self.qk_gains is None:
             if rope is not None:
                 all_of_them = rotate(all_of_them, *rope, heads + kv)
@@ -158,8 +159,8 @@ class Attention(nn.Module):
         else:
             new = all_of_them[:, :, heads:] if self.qk_gains is None else torch.cat([k, v], 2)
             found = attend_texts(q, *texts.extend(self.layer, new), mask, scale, cap)
-        if self.gate is not None:
-            found = found * torch.sigmoid(self.gate(h, adapters))
+        if gate is not None:
+            found = found * gate.sigmoid()
         out: Tensor = self.out(found, adapters)
         return out
 

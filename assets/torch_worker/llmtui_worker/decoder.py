@@ -68,7 +68,13 @@ class Block(nn.Module):
         ((self.mlp_kind, self.mlp_settings),) = config["mlp"].items()
 
     def forward(
-        self, x: Tensor, rope: tuple[Tensor, Tensor] | None, mask: Mask | None, starts: Tensor | None, adapters: bool, texts: Texts | None = None
+        self,
+        x: Tensor,
+        rope: tuple[Tensor, Tensor] | None,
+        mask: Mask | None,
+        starts: Tensor | None,
+        adapters: bool,
+        texts: Texts | None = None,
     ) -> Tensor:
         h = self._norm(self.before1, x)
         if self.attention is not None:
@@ -190,12 +196,10 @@ class Decoder(nn.Module):
             window: Mask(self._mask(window, first, length, x.device)) if packed is None else Mask(None, packed, window)
             for window in self.windows
         }
-        for block in self.blocks:
+        blocks: Any = self.blocks
+        for block in blocks:
             given = *block.sight(ropes, masks), first if self.mixes else None, adapters
-            if self.recompute and self.training:
-                x = checkpoint(block, x, *given, use_reentrant=False)
-            else:
-                x = block(x, *given)
+            x = checkpoint(block, x, *given, use_reentrant=False) if self.recompute and self.training else block(x, *given)
         if self.norm is not None:
             x = self.norm(x)
         flat, goal = x.reshape(rows * length, -1), targets.reshape(-1)
@@ -220,7 +224,8 @@ class Decoder(nn.Module):
         ropes = self._rope(at, texts.tokens)
         kind = torch.float32 if self.config["attention_softcap"] else matmul_dtype(x)
         masks = {window: Mask(texts.mask(window, self.slopes, kind)) for window in self.windows}
-        for block in self.blocks:
+        blocks: Any = self.blocks
+        for block in blocks:
             x = block(x, *block.sight(ropes, masks), None, True, texts)
         x = x[torch.arange(len(ids), device=x.device), texts.last]
         if self.norm is not None:

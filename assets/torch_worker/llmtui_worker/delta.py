@@ -1,4 +1,4 @@
-"""The gated delta rule (Yang, Kautz, Hatamizadeh 2024, arXiv 2412.06464). Per head, a matrix S (keys × values) goes from token to token:
+"""The gated delta rule (Yang, Kautz, Hatamizadeh 2024, arXiv 2412.06464). Per head, a matrix S (keys, values) goes from token to token:
 
     S ← exp(g) S;  u = β (v - Sᵀ k);  S ← S + k uᵀ;  o = Sᵀ q
 
@@ -22,15 +22,15 @@ CHUNK = 64
 def delta_rule(
     q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, starts: Tensor | None = None, state: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """q, k (B, T, heads, keys), v (B, T, heads, values), g, β (B, T, heads) → o (B, T, heads, values) and the state after the last token
-    (B, heads, keys, values). `starts` (B, T): where each token's document begins, at which the state is 0; `state`: that before the first."""
+    """q, k (B, T, heads, keys), v (B, T, heads, values), g, β (B, T, heads) → o (B, T, heads, values) and the state after the last token,
+    (B, heads, keys, values). `starts` (B, T): where each token's document begins, at which the state is 0; `state`: before the first."""
     rows, length, heads, keys = q.shape
     padding, device = -length % CHUNK, q.device
 
     def chunked(x: Tensor) -> Tensor:
         """(B, T, heads, …) → (B, heads, chunks, tokens, …), filled up with tokens that change nothing."""
         x = F.pad(x, (0, 0) * (x.dim() - 2) + (0, padding))
-        return x.unflatten(1, (-1, CHUNK)).movedim(3, 1)
+        return x.view(x.shape[0], -1, CHUNK, *x.shape[2:]).movedim(3, 1)
 
     q, k, v, g, beta = (chunked(x) for x in (q, k, v, g, beta))
     token = torch.arange(CHUNK, device=device)
