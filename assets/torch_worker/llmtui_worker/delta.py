@@ -47,18 +47,20 @@ def delta_rule(
     both = torch.cat([v * beta[..., None], weighted * into[..., None]], -1)
     # Only what lies below the diagonal is read.
     solved = torch.linalg.solve_triangular((weighted @ k.mT) * fade, both, upper=False, unitriangular=True)
-    fresh, seen = solved.split([v.shape[-1], keys], -1)
+    fresh, seen = torch.split(solved, [v.shape[-1], keys], -1)
     leaving, kept = (k * fade[..., -1, :, None]).mT, into[..., -1, None, None]
-    if state is None:
-        state = q.new_zeros(rows, heads, keys, v.shape[-1])
+    # Of all rows and heads, chunk by chunk: three kernels each.
+    chunks = zip(*(x.flatten(0, 1).unbind(1) for x in (fresh, seen, leaving, kept)), strict=True)
+    before = q.new_zeros(rows * heads, keys, v.shape[-1]) if state is None else state.flatten(0, 1)
     states, updates = [], []
-    for at in range(q.shape[2]):
-        update = fresh[:, :, at] - seen[:, :, at] @ state
-        states.append(state)
+    for new, read, out, left in chunks:
+        update = torch.baddbmm(new, read, before, alpha=-1)
+        states.append(before)
         updates.append(update)
-        state = state * kept[:, :, at] + leaving[:, :, at] @ update
-    o = (q * into[..., None]) @ torch.stack(states, 2) + ((q @ k.mT) * fade) @ torch.stack(updates, 2)
-    return o.movedim(1, 3).flatten(1, 2)[:, :length], state
+        before = torch.baddbmm(before * left, out, update)
+    held, change = (torch.stack(x, 1).view(rows, heads, -1, *x[0].shape[1:]) for x in (states, updates))
+    o = (q * into[..., None]) @ held + ((q @ k.mT) * fade) @ change
+    return o.movedim(1, 3).flatten(1, 2)[:, :length], before.view(rows, heads, keys, -1)
 
 
 def delta_step(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
