@@ -292,14 +292,26 @@ mod tests {
         assert_eq!(bytes_per_token(&f32s), bytes(4));
         // Four rows at a time; 87,285 numbers were counted a token.
         let again = recomputed_by_mixer(&f32s) as f64;
-        assert!((again / (4.0 * 4096.0 * 87_285.0) - 1.0).abs() < 0.02, "{again}");
+        assert!(
+            (again / (4.0 * 4096.0 * 87_285.0) - 1.0).abs() < 0.02,
+            "{again}"
+        );
         let bf16 = of(&["train.precision=bf16"]);
         let cast = 4 * 4096 * (6144 + values + 32);
-        assert_eq!(recomputed_by_mixer(&bf16), recomputed_by_mixer(&f32s) + cast);
+        assert_eq!(
+            recomputed_by_mixer(&bf16),
+            recomputed_by_mixer(&f32s) + cast
+        );
         let planned = plan(&bf16).memory.bytes(Part::Activations);
-        assert_eq!(planned, bytes(2) * 16 * 1024 * 24 + recomputed_by_mixer(&bf16));
+        assert_eq!(
+            planned,
+            bytes(2) * 16 * 1024 * 24 + recomputed_by_mixer(&bf16)
+        );
         // Under adapters of feed-forward blocks neither the inputs of mixing nor those of the projections out are kept.
-        let few = of(&["train.precision=bf16", "adapter={lora: {rank: 8, dropout: 0.0, targets: [gate, up, down]}}"]);
+        let few = of(&[
+            "train.precision=bf16",
+            "adapter={lora: {rank: 8, dropout: 0.0, targets: custom, custom: [gate, up, down]}}",
+        ]);
         let less = 2 * d + (3 * 2 * values + 2 * q) / 4;
         assert_eq!(bytes_per_token(&few), bytes(2) + 2 * 3 * 8 - less);
     }
