@@ -40,6 +40,7 @@ fn the_worker_passes_its_own_tests() {
             "-v",
             "tests/torch/test_worker.py",
             "tests/torch/test_layers.py",
+            "tests/torch/test_mixers.py",
             "tests/torch/test_launches.py",
             "tests/torch/test_graphs.py",
         ])
@@ -56,7 +57,7 @@ fn the_worker_passes_its_own_tests() {
 
 /// The state of a run that `args` train, with `--json`.
 #[track_caller]
-fn trained(bench: &Bench, args: &[&str]) -> RunState {
+pub(super) fn trained(bench: &Bench, args: &[&str]) -> RunState {
     let out = bench.llmtui(args);
     let code = out.status.code();
     assert_eq!(code, Some(0), "{args:?}: {}", text(&out.stderr));
@@ -65,6 +66,17 @@ fn trained(bench: &Bench, args: &[&str]) -> RunState {
         .map(|line| llmtui::wire::decode_envelope(line).unwrap())
         .collect();
     RunState::from_events(&events)
+}
+
+/// The largest difference of two lists of as many values.
+#[track_caller]
+pub(super) fn largest_difference(one: &[f64], other: &[f64]) -> f64 {
+    assert_eq!(one.len(), other.len(), "{one:?} {other:?}");
+    let apart = one.iter().zip(other).map(|(a, b)| (a - b).abs());
+    apart.fold(0.0, |most, it| {
+        assert!(it.is_finite(), "{one:?} {other:?}");
+        f64::max(most, it)
+    })
 }
 
 /// Preference learning with a nonlinear loss and a frozen reference on the ranks; adapters; and a packed batch of documents.

@@ -1,15 +1,19 @@
-"""Attention masks and scaled dot-product attention."""
+"""Attention: masks, scaled dot products, and the block's part that computes it."""
 
 from __future__ import annotations
 
 import inspect
+import math
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from .layers import matmul_dtype
+from .layers import Table, matmul_dtype
+from .linear import Linear
+from .rope import rotate
+from .texts import Texts
 
 try:
     from torch.nn.attention.varlen import varlen_attn
@@ -109,3 +113,60 @@ def additive(mask: Tensor | None, length: int, device: torch.device) -> Tensor:
     if mask.dtype != torch.bool:
         return mask
     return torch.zeros(mask.shape, device=device).masked_fill(~mask, float("-inf"))
+
+
+class Attention(nn.Module):
+    def __init__(self, table: Table, model: dict[str, Any], layer: int, names: tuple[list[str], str], device: torch.device) -> None:
+        """`names`: of the matrices of queries, keys and values (or of the one that has all), and of the projection out."""
+        super().__init__()
+        config, adapter = model["config"], model["adapter"]
+        self.config, self.shape, self.layer = config, model["shape"], layer
+        qkv, out = names
+        stem = out.rpartition(".")[0]
+        gate = f"{stem}.q_gate_proj"
+        self.gated = table.has(f"{gate}.weight")
+        self.qkv = Linear(table, [*qkv, gate] if self.gated else qkv, adapter, device)
+        self.qk_gains = None
+        if config["qk_norm"]:
+            self.qk_gains = nn.ParameterList([table.take(f"{stem}.{of}_norm.weight", device) for of in "qk"])
+        self.out = Linear(table, [out], adapter, device)
+        every, first = config["global_every"], config.get("global_first", False)
+        sees_all = every is not None and (layer + (not first)) % every == 0
+        self.window: int | None = None if sees_all else config["sliding_window"]
+        nope = config["position"].get("rope", {}).get("nope_every")
+        self.rotates = nope is None or (layer + 1) % nope != 0
+
+    def forward(self, h: Tensor, rope: tuple[Tensor, Tensor] | None, mask: Mask, adapters: bool, texts: Texts | None) -> Tensor:
+        rows, length, _ = h.shape
+        heads, kv, width = self.shape["n_head"], self.shape["n_kv_head"], self.shape["head_dim"]
+        wide, gate = self.qkv(h, adapters), None
+        if self.gated:
+            wide, gate = torch.split(wide, [(heads + 2 * kv) * width, heads * width], -1)
+        all_of_them = wide.view(rows, length, heads + 2 * kv, width)
+        if self.qk_gains is None:
+            if rope is not None:
+                all_of_them = rotate(all_of_them, *rope, heads + kv)
+            q, k, v = all_of_them.split([heads, kv, kv], 2)
+        else:
+            q, k, v = all_of_them.split([heads, kv, kv], 2)
+            q, k = (self._unit(x, gain) for x, gain in zip((q, k), self.qk_gains, strict=True))
+            if rope is not None:
+                q, k = rotate(q, *rope, heads), rotate(k, *rope, kv)
+            q, k = q.to(v.dtype), k.to(v.dtype)
+        scale, cap = self.config["attention_scale"] or 1 / math.sqrt(width), self.config["attention_softcap"]
+        if texts is None:
+            found = attend(q, k, v, mask, scale, cap)
+        else:
+            new = all_of_them[:, :, heads:] if self.qk_gains is None else torch.cat([k, v], 2)
+            found = attend_texts(q, *texts.extend(self.layer, new), mask, scale, cap)
+        if gate is not None:
+            found = found * gate.sigmoid()
+        out: Tensor = self.out(found, adapters)
+        return out
+
+    def _unit(self, x: Tensor, gain: Tensor) -> Tensor:
+        """Normalizes `x` (B, T, heads, head_dim): each head by itself, or with a gain for every feature all heads of a token at once."""
+        ((_, settings),) = self.config["norm"].items()
+        offset = 1.0 if settings.get("unit_offset") else 0.0
+        vectors = x.float() if gain.numel() == x.shape[-1] else x.float().flatten(2)
+        return F.rms_norm(vectors, vectors.shape[-1:], gain + offset if offset else gain, settings["eps"]).view_as(x)

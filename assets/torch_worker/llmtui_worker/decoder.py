@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -10,19 +9,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from .attention import Mask, Packed, attend, attend_texts, kernels_take
+from .attention import Attention, Mask, Packed, kernels_take
 from .head import Head, capped
 from .layers import Norm, Table, activate, matmul_dtype
 from .linear import Linear
-from .rope import Rope, rotate
+from .mixers import GatedDeltaNet, ShortConv
+from .rope import Rope
 from .texts import Texts
 
 
 class Block(nn.Module):
     def __init__(self, table: Table, model: dict[str, Any], layer: int, device: torch.device) -> None:
         super().__init__()
-        config, shape = model["config"], model["shape"]
-        self.config, self.shape, self.layer = config, shape, layer
+        config = model["config"]
+        self.config = config
         # What sub-layers add to the residual stream is multiplied by it.
         self.residual_scale: float | None = config.get("residual_scale")
         # Absent in specs without it.
@@ -54,28 +54,48 @@ class Block(nn.Module):
             return Norm(table, at + name, config, device) if name else None
 
         self.before1, self.after1 = norm(before1), norm(after1)
-        self.qkv = Linear(table, [at + name for name in qkv], adapter, device)
-        self.qk_gains = None
-        if config["qk_norm"]:
-            names = (f"{at}self_attn.q_norm.weight", f"{at}self_attn.k_norm.weight")
-            self.qk_gains = nn.ParameterList([table.take(name, device) for name in names])
-        self.out = Linear(table, [at + out], adapter, device)
+        self.attention: Attention | None = None
+        self.mixer: ShortConv | GatedDeltaNet | None = None
+        if table.has(f"{at}conv.in_proj.weight"):
+            self.mixer = ShortConv(table, model, layer, f"{at}conv", device)
+        elif table.has(f"{at}linear_attn.out_proj.weight"):
+            self.mixer = GatedDeltaNet(table, model, layer, f"{at}linear_attn", device)
+        else:
+            self.attention = Attention(table, model, layer, ([at + name for name in qkv], at + out), device)
         self.before2, self.after2 = norm(before2), norm(after2)
         self.wide = Linear(table, [at + name for name in wide], adapter, device)
         self.down = Linear(table, [at + down], adapter, device)
         ((self.mlp_kind, self.mlp_settings),) = config["mlp"].items()
-        every, first = config["global_every"], config.get("global_first", False)
-        sees_all = every is not None and (layer + (not first)) % every == 0
-        self.window = None if sees_all else config["sliding_window"]
-        nope = config["position"].get("rope", {}).get("nope_every")
-        self.rotates = nope is None or (layer + 1) % nope != 0
 
-    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor] | None, mask: Mask, adapters: bool, texts: Texts | None = None) -> Tensor:
-        after = self._join(x, self._attend(self._norm(self.before1, x), rope, mask, adapters, texts), self.after1)
+    def forward(
+        self,
+        x: Tensor,
+        rope: tuple[Tensor, Tensor] | None,
+        mask: Mask | None,
+        starts: Tensor | None,
+        adapters: bool,
+        texts: Texts | None = None,
+    ) -> Tensor:
+        h = self._norm(self.before1, x)
+        if self.attention is not None:
+            assert mask is not None
+            h = self.attention(h, rope, mask, adapters, texts)
+        elif self.mixer is not None:
+            h = self.mixer(h, starts, adapters, texts)
+        after = self._join(x, h, self.after1)
         # With a parallel residual both read the stream before attention (arXiv 2204.06745).
         h = self._norm(self.before2, x if self.parallel else after)
         h = self.down(activate(self.mlp_kind, self.mlp_settings, self.wide(h, adapters)), adapters)
         return self._join(after, h, self.after2)
+
+    def sight(
+        self, ropes: list[tuple[Tensor, Tensor] | None], masks: dict[int | None, Mask]
+    ) -> tuple[tuple[Tensor, Tensor] | None, Mask | None]:
+        """Its rotation and its mask, if it has attention: without a sliding window the first rotation, with one the second."""
+        if self.attention is None:
+            return None, None
+        window = self.attention.window
+        return ropes[0 if window is None else 1] if self.attention.rotates else None, masks[window]
 
     @staticmethod
     def _norm(norm: Norm | None, x: Tensor) -> Tensor:
@@ -92,36 +112,6 @@ class Block(nn.Module):
 
     def _drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.config["dropout"], self.training) if self.config["dropout"] else x
-
-    def _attend(self, h: Tensor, rope: tuple[Tensor, Tensor] | None, mask: Mask, adapters: bool, texts: Texts | None) -> Tensor:
-        rows, length, _ = h.shape
-        heads, kv, width = self.shape["n_head"], self.shape["n_kv_head"], self.shape["head_dim"]
-        all_of_them = self.qkv(h, adapters).view(rows, length, heads + 2 * kv, width)
-        if self.qk_gains is None:
-            if rope is not None:
-                all_of_them = rotate(all_of_them, *rope, heads + kv)
-            q, k, v = all_of_them.split([heads, kv, kv], 2)
-        else:
-            q, k, v = all_of_them.split([heads, kv, kv], 2)
-            q, k = (self._unit(x, gain) for x, gain in zip((q, k), self.qk_gains, strict=True))
-            if rope is not None:
-                q, k = rotate(q, *rope, heads), rotate(k, *rope, kv)
-            q, k = q.to(v.dtype), k.to(v.dtype)
-        scale, cap = self.config["attention_scale"] or 1 / math.sqrt(width), self.config["attention_softcap"]
-        if texts is None:
-            found = attend(q, k, v, mask, scale, cap)
-        else:
-            new = all_of_them[:, :, heads:] if self.qk_gains is None else torch.cat([k, v], 2)
-            found = attend_texts(q, *texts.extend(self.layer, new), mask, scale, cap)
-        out: Tensor = self.out(found, adapters)
-        return out
-
-    def _unit(self, x: Tensor, gain: Tensor) -> Tensor:
-        """Normalizes `x` (B, T, heads, head_dim): each head by itself, or with a gain for every feature all heads of a token at once."""
-        ((_, settings),) = self.config["norm"].items()
-        offset = 1.0 if settings.get("unit_offset") else 0.0
-        vectors = x.float() if gain.numel() == x.shape[-1] else x.float().flatten(2)
-        return F.rms_norm(vectors, vectors.shape[-1:], gain + offset if offset else gain, settings["eps"]).view_as(x)
 
 
 class Decoder(nn.Module):
@@ -140,8 +130,9 @@ class Decoder(nn.Module):
         self.positions = table.take(f"{wpe}.weight", device) if table.has(f"{wpe}.weight") else None
         layers = range(self.shape["n_layer"])
         blocks = [Block(table, model, layer, device) for layer in layers]
-        # The sliding window of each layer; None is full attention.
-        self.windows: list[int | None] = [block.window for block in blocks]
+        # The sliding window of each layer with attention; None is full attention.
+        self.windows = {block.attention.window for block in blocks if block.attention is not None}
+        self.mixes = any(block.mixer is not None for block in blocks)
         self.blocks = nn.ModuleList(blocks)
         self.norm = Norm(table, norm, self.config, device) if table.has(f"{norm}.weight") else None
         self.score = table.take("score.weight", device) if table.has("score.weight") else None
@@ -203,14 +194,12 @@ class Decoder(nn.Module):
             packed = None
         masks = {
             window: Mask(self._mask(window, first, length, x.device)) if packed is None else Mask(None, packed, window)
-            for window in set(self.windows)
+            for window in self.windows
         }
-        for block, window in zip(self.blocks, self.windows, strict=True):
-            rope = ropes[0 if window is None else 1] if block.rotates else None
-            if self.recompute and self.training:
-                x = checkpoint(block, x, rope, masks[window], adapters, use_reentrant=False)
-            else:
-                x = block(x, rope, masks[window], adapters)
+        blocks: Any = self.blocks
+        for block in blocks:
+            given = *block.sight(ropes, masks), first if self.mixes else None, adapters
+            x = checkpoint(block, x, *given, use_reentrant=False) if self.recompute and self.training else block(x, *given)
         if self.norm is not None:
             x = self.norm(x)
         flat, goal = x.reshape(rows * length, -1), targets.reshape(-1)
@@ -234,10 +223,10 @@ class Decoder(nn.Module):
         x = self._embedded(ids, at)
         ropes = self._rope(at, texts.tokens)
         kind = torch.float32 if self.config["attention_softcap"] else matmul_dtype(x)
-        masks = {window: Mask(texts.mask(window, self.slopes, kind)) for window in set(self.windows)}
-        for block, window in zip(self.blocks, self.windows, strict=True):
-            rope = ropes[0 if window is None else 1] if block.rotates else None
-            x = block(x, rope, masks[window], True, texts)
+        masks = {window: Mask(texts.mask(window, self.slopes, kind)) for window in self.windows}
+        blocks: Any = self.blocks
+        for block in blocks:
+            x = block(x, *block.sight(ropes, masks), None, True, texts)
         x = x[torch.arange(len(ids), device=x.device), texts.last]
         if self.norm is not None:
             x = self.norm(x)

@@ -1,4 +1,4 @@
-"""The KV cache: keys and values of texts that are prefilled and decoded, so that each token is computed once."""
+"""The cache of texts that are prefilled and decoded, so that each token is computed once: keys and values, and the states of mixers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STRIDE = 64
 
 
 class Texts:
-    """Keys and values of `count` texts of at most `tokens` tokens each, and the texts and positions of the current pass."""
+    """Keys, values and states of `count` texts of at most `tokens` tokens each, and the texts and positions of the current pass."""
 
     def __init__(self, count: int, tokens: int, device: torch.device) -> None:
         self.count, self.tokens, self.device = count, tokens, device
@@ -21,6 +21,8 @@ class Texts:
         # space for padding rows.
         self.held: dict[int, Tensor] = {}
         self.room = -(-tokens // STRIDE) * STRIDE
+        # Layer and kind -> a state of constant size behind the last token of each text, (count + 1, …), of layers without attention.
+        self.states: dict[tuple[int, str], Tensor] = {}
         # Of the current pass: (text, new tokens) and whether these are all texts in order; the position of every token (R, L), the last
         # column of each row, and the number of keys attended to.
         self.pieces: list[tuple[int, int]] = []
@@ -41,13 +43,15 @@ class Texts:
         self.lengths = [0] * self.count
 
     def bytes(self) -> int:
-        return sum(held.nbytes for held in self.held.values())
+        return sum(held.nbytes for kept in (self.held, self.states) for held in kept.values())
 
     def copy(self, source: int, target: int) -> None:
         """Copies the cache of text `source` to `target`."""
         length = self.lengths[source]
         for held in self.held.values():
             held[:, target, :, :length] = held[:, source, :, :length]
+        for state in self.states.values():
+            state[target] = state[source]
         self.lengths[target] = length
 
     def plan(self, pieces: list[tuple[int, int]], ids: Tensor, rows: int | None = None) -> Tensor:
@@ -117,6 +121,23 @@ class Texts:
         part = held[:, :, :, : self.seen]
         part = part[:, : self.count] if self.all_of_them else part.index_select(1, self.rows)
         return part[0], part[1]
+
+    def recall(self, layer: int, kind: str, like: Tensor) -> Tensor:
+        """What `keep` kept of the texts of the pass, (R, …), each like `like`; zeros before a text's first token."""
+        if (layer, kind) not in self.states:
+            self.states[layer, kind] = like.new_zeros(self.count + 1, *like.shape)
+        held = self.states[layer, kind]
+        held = held[: self.count] if self.all_of_them else held.index_select(0, self.rows)
+        begun = (self.at[:, 0] > 0).view(-1, *[1] * like.dim())
+        return torch.where(begun, held, torch.zeros((), dtype=held.dtype, device=held.device))
+
+    def keep(self, layer: int, kind: str, new: Tensor) -> None:
+        """Keeps a state (R, …) behind the last new token of each text, until the next pass."""
+        held = self.states[layer, kind]
+        if self.all_of_them:
+            held[: self.count].copy_(new)
+        else:
+            held.index_copy_(0, self.rows, new)
 
     def mask(self, window: int | None, slopes: Tensor | None, dtype: torch.dtype) -> Tensor:
         """The mask of new tokens over cached keys, to add to scores: (R, 1, L, seen), or (R, heads, L, seen) with ALiBi."""

@@ -1,15 +1,32 @@
-//! What a rank of PyTorch keeps of a micro-batch for the backward pass (`decoder.py`, `linear.py`): activations of blocks, by the matrices
-//! that train or have adapters. Logits and all else are in `general`.
+//! What a rank of PyTorch keeps of a micro-batch for the backward pass (`decoder.py`, `linear.py`, `mixers.py`): activations of blocks, by
+//! the matrices that train or have adapters, and what mixers compute again. Logits and all else are in `general`.
 
 use super::arch::Arch;
 use super::general::matmul_width;
 use super::request::{Checkpointing, Request};
-use crate::base::human::grouped;
-use crate::nn::role::{AttentionRole, MlpRole};
+use crate::base::human::{self, grouped};
+use crate::nn::mixer::{Mixer, MixerConfig};
+use crate::nn::role::{AttentionRole, MixerRole, MlpRole};
 use crate::nn::{NormPlacement, ParamInfo, Role};
+
+/// Tokens of rows that a mixer computes again at once (`MOST_TOKENS` of the worker's mixers), unless a row has more.
+const MOST_TOKENS: u64 = 4096;
+/// Tokens of a chunk of a gated delta net (`CHUNK` of the worker's delta rule).
+const CHUNK: u64 = 64;
 
 /// Bytes of the activations of one micro-batch, and their formula.
 pub(super) fn of(request: &Request) -> (f64, String) {
+    let (bytes, how) = of_blocks(request);
+    match recomputed_by_mixer(request) {
+        0 => (bytes, how),
+        again => {
+            let how = format!("{how}, plus {} of a mixer (estimate)", human::bytes(again));
+            (bytes + again as f64, how)
+        }
+    }
+}
+
+fn of_blocks(request: &Request) -> (f64, String) {
     let (arch, tokens) = (&request.arch, request.micro_tokens());
     let token = bytes_per_token(request);
     let layer = (tokens * token) as f64;
@@ -39,9 +56,55 @@ fn of_trained(arch: &Arch, width: u64) -> u64 {
         NormPlacement::Both => 4,
         NormPlacement::Pre | NormPlacement::Post | NormPlacement::Reordered => 2,
     };
-    let matmuls =
-        2 * arch.d_model() + 2 * arch.q_width() + 2 * arch.kv_width() + wide * arch.active_d_ff();
-    4 * norms * arch.d_model() + width * matmuls + 4 * arch.n_head()
+    let matmuls = 2 * arch.d_model() + wide * arch.active_d_ff();
+    4 * norms * arch.d_model() + width * matmuls + of_mixing(arch, width)
+}
+
+/// The same of attention, or of the mixer in its place, of a block in the mean: queries, keys, values, what attention gives and its
+/// statistics, and the gate with the product; of a mixer its projection of the input, and what goes to the projection out.
+fn of_mixing(arch: &Arch, width: u64) -> u64 {
+    let config = arch.config();
+    let of = |layer| match config.mixer(layer) {
+        None => {
+            let gate = if config.attention_gate { 2 } else { 0 };
+            width * ((2 + gate) * arch.q_width() + 2 * arch.kv_width()) + 4 * arch.n_head()
+        }
+        Some(MixerConfig::ShortConv(_)) => width * 4 * arch.d_model(),
+        Some(MixerConfig::GatedDeltaNet(net)) => {
+            let channels = net.conv_channels(config.d_model);
+            width * (channels + 2 * net.values() + 2 * net.n_value_head) as u64
+        }
+    };
+    let all: u64 = (0..arch.n_layer() as usize).map(of).sum();
+    all / arch.n_layer().max(1)
+}
+
+/// Bytes that one mixer computes again in the backward pass: in f32, as if rows were packed. Counted on a processor (PyTorch 2.15) as what
+/// autograd keeps: 69,000 numbers a token of a gated delta net of 16 heads of 128 features, 87,000 of packed rows.
+fn recomputed_by_mixer(request: &Request) -> u64 {
+    let config = request.arch.config();
+    // In f32 the input is there already.
+    let cast = u64::from(matmul_width(request) < 4);
+    let of = |mixer: &MixerConfig| {
+        let channels = mixer.conv_channels(config.d_model) as u64;
+        let masked = (mixer.conv_len() as u64 - 1) * channels;
+        masked
+            + match mixer {
+                MixerConfig::ShortConv(_) => (4 + 3 * cast) * channels,
+                MixerConfig::GatedDeltaNet(net) => {
+                    let (heads, values) = (net.n_value_head as u64, net.values() as u64);
+                    let keys = heads * net.key_dim as u64;
+                    let states = 2 * keys * net.value_dim as u64 / CHUNK;
+                    let wide = channels + values + 2 * heads;
+                    3 * channels + 10 * keys + 8 * values + 6 * CHUNK * heads + states + cast * wide
+                }
+            }
+    };
+    let layers = 0..request.arch.n_layer() as usize;
+    let most = layers.filter_map(|layer| config.mixer(layer).map(of)).max();
+    let rows = (MOST_TOKENS / request.seq_len.max(1)).max(1);
+    let tokens = request.micro_tokens().min(rows * request.seq_len);
+    4 * tokens * most.unwrap_or(0)
 }
 
 /// Matrices of a block that take the same input.
@@ -49,17 +112,28 @@ fn of_trained(arch: &Arch, width: u64) -> u64 {
 enum Reader {
     Attention,
     Output,
+    Mixer,
+    MixerOutput,
     Mlp,
     Down,
 }
 
 impl Reader {
-    const ALL: [Reader; 4] = [Reader::Attention, Reader::Output, Reader::Mlp, Reader::Down];
+    const ALL: [Reader; 6] = [
+        Reader::Attention,
+        Reader::Output,
+        Reader::Mixer,
+        Reader::MixerOutput,
+        Reader::Mlp,
+        Reader::Down,
+    ];
 
     fn of(role: Role) -> Option<Reader> {
         Some(match role {
             Role::Attention(AttentionRole::Output) => Reader::Output,
             Role::Attention(_) => Reader::Attention,
+            Role::Mixer(MixerRole::Output) => Reader::MixerOutput,
+            Role::Mixer(MixerRole::In) => Reader::Mixer,
             Role::Mlp(MlpRole::Down) => Reader::Down,
             Role::Mlp(_) => Reader::Mlp,
             _ => return None,
@@ -69,8 +143,12 @@ impl Reader {
     /// Elements of its input, per token.
     fn input(self, arch: &Arch) -> u64 {
         match self {
-            Reader::Attention | Reader::Mlp => arch.d_model(),
+            Reader::Attention | Reader::Mixer | Reader::Mlp => arch.d_model(),
             Reader::Output => arch.q_width(),
+            Reader::MixerOutput => match &arch.config().mixer {
+                Some(MixerConfig::GatedDeltaNet(net)) => net.values() as u64,
+                _ => arch.d_model(),
+            },
             Reader::Down => arch.active_d_ff(),
         }
     }
@@ -105,12 +183,18 @@ fn bytes_per_token(request: &Request) -> u64 {
             let own = matrices
                 .iter()
                 .filter(|it| u64::from(it.0) == layer && it.1 == reader);
+            let mut own = own.peekable();
+            if own.peek().is_none() {
+                continue;
+            }
             let (mut ranks, mut trains) = (0, false);
             for (.., info) in own {
                 ranks += rank(info).unwrap_or(0);
                 trains |= info.trains();
             }
-            let (input, is_copied) = (reader.input(arch), reader == Reader::Output);
+            // What attention gives is kept by it, unless a gate comes between.
+            let is_copied = reader == Reader::Output && !arch.config().attention_gate;
+            let input = reader.input(arch);
             more += width * ranks;
             if ranks > 0 && drops {
                 more += input + if is_copied { width * input } else { 0 };
@@ -169,6 +253,67 @@ mod tests {
         let few = [lora, "adapter.lora.targets=minimal"];
         assert_eq!(of(&few), whole + 2 * 2 * 8 + d - 2 * (d + f));
         assert_eq!(of(&["train.freeze=[mlp]"]), whole - 2 * (d + f));
+    }
+
+    /// Qwen 3.5 0.8B's: three blocks of four with a gated delta net of 16 heads of 128 features, then attention with a gate.
+    #[test]
+    fn mixers_keep_what_they_are_given_and_compute_the_rest_again() {
+        let qwen = [
+            "engine=torch",
+            "model.n_layer=24",
+            "model.d_model=1024",
+            "model.n_head=8",
+            "model.n_kv_head=2",
+            "model.head_dim=256",
+            "model.d_ff=3584",
+            "model.vocab_size=248320",
+            "model.seq_len=1024",
+            "model.attention_every=4",
+            "model.attention_gate=true",
+            "model.mixer={gated_delta_net: {n_key_head: 16, n_value_head: 16, key_dim: 128, value_dim: 128}}",
+            "train.micro_batch_size=16",
+            "train.grad_accum_steps=1",
+        ];
+        let of = |set: &[&str]| {
+            let set: Vec<String> = qwen.iter().chain(set).map(ToString::to_string).collect();
+            let request = target::resolve("size-100m", &set, &Default::default()).unwrap();
+            let gpu = GpuSummary {
+                name: "NVIDIA H200".into(),
+                memory_bytes: 143_771 << 20,
+            };
+            on_ranks(request, &[gpu])
+        };
+        let (d, f, q, kv, values) = (1024, 3584, 2048, 512, 2048);
+        let (net, attention) = (6144 + 2 * values + 2 * 16, 4 * q + 2 * kv);
+        let f32s = of(&["train.precision=f32"]);
+        let bytes = |width: u64| {
+            8 * d + width * (2 * d + 3 * f) + (3 * width * net + width * attention + 4 * 8) / 4
+        };
+        assert_eq!(bytes_per_token(&f32s), bytes(4));
+        // Four rows at a time; 87,285 numbers were counted a token.
+        let again = recomputed_by_mixer(&f32s) as f64;
+        assert!(
+            (again / (4.0 * 4096.0 * 87_285.0) - 1.0).abs() < 0.02,
+            "{again}"
+        );
+        let bf16 = of(&["train.precision=bf16"]);
+        let cast = 4 * 4096 * (6144 + values + 32);
+        assert_eq!(
+            recomputed_by_mixer(&bf16),
+            recomputed_by_mixer(&f32s) + cast
+        );
+        let planned = plan(&bf16).memory.bytes(Part::Activations);
+        assert_eq!(
+            planned,
+            bytes(2) * 16 * 1024 * 24 + recomputed_by_mixer(&bf16)
+        );
+        // Under adapters of feed-forward blocks neither the inputs of mixing nor those of the projections out are kept.
+        let few = of(&[
+            "train.precision=bf16",
+            "adapter={lora: {rank: 8, dropout: 0.0, targets: custom, custom: [gate, up, down]}}",
+        ]);
+        let less = 2 * d + (3 * 2 * values + 2 * q) / 4;
+        assert_eq!(bytes_per_token(&few), bytes(2) + 2 * 3 * 8 - less);
     }
 
     #[test]

@@ -172,18 +172,6 @@ fn engine(config: &RunConfig, judge: &mut IssueCollector) {
         here,
     );
     judge.want(
-        config.model.mixer.is_none(),
-        &["engine", "model.mixer"],
-        "engine: torch does not support mixers in place of attention yet",
-        here,
-    );
-    judge.want(
-        !config.model.attention_gate,
-        &["engine", "model.attention_gate"],
-        "engine: torch does not support a gate on attention's output yet",
-        here,
-    );
-    judge.want(
         config.train.ema_decay.is_none()
             && config.train.z_loss == 0.0
             && config.method.embedding_noise() == 0.0,
