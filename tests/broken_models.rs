@@ -287,6 +287,11 @@ fn invalid_config_values_never_panic() {
         "phi3",
         "starcoder2",
         "qwen3_moe",
+        "qwen2_moe",
+        "qwen3_next",
+        "olmoe",
+        "granitemoe",
+        "lfm2_moe",
         "stablelm",
     ] {
         let dir = sound(family);

@@ -2,6 +2,7 @@
 //! `config.json` and the names of its tensors; the computation is in `nn`.
 
 mod common;
+mod experts;
 mod gemma;
 mod gemma1;
 mod gemma2;
@@ -10,23 +11,31 @@ mod gpt2;
 mod gpt_neo;
 mod gpt_neox;
 mod granite;
+mod granitemoe;
 mod lfm2;
+mod lfm2_moe;
 mod llama;
 mod mistral;
 mod mixtral;
 mod nested;
 mod olmo2;
 mod olmo3;
+mod olmoe;
 mod phi3;
 mod qwen2;
+mod qwen2_moe;
 mod qwen3;
 mod qwen3_5;
+mod qwen3_5_moe;
 mod qwen3_moe;
+mod qwen3_next;
 mod rope;
 mod smollm3;
 mod stablelm;
 mod starcoder2;
 
+pub use experts::TOGETHER;
+pub use experts::stacked as stacked_experts;
 pub use nested::{left_out, text_model};
 pub use rope::ignored;
 
@@ -35,7 +44,7 @@ use super::tensors::DiskTensor;
 use crate::nn::mixer::attention_keys;
 use crate::nn::norm::NormConfig;
 use crate::nn::position::{PositionConfig, ScalingConfig};
-use crate::nn::{HeadKind, ModelConfig, ModelShape, ParamInfo};
+use crate::nn::{Balancing, HeadKind, ModelConfig, ModelShape, MoeConfig, ParamInfo};
 use serde_json::{Map, Value, json};
 
 /// One model class of transformers.
@@ -115,10 +124,16 @@ pub const FAMILIES: &[&dyn Family] = &[
     &gpt_neo::GptNeo,
     &gpt_neox::GptNeoX,
     &mixtral::Mixtral,
+    &qwen2_moe::Qwen2Moe,
     &qwen3_moe::Qwen3Moe,
+    &olmoe::Olmoe,
+    &granitemoe::GraniteMoe,
     &stablelm::StableLm,
     &lfm2::Lfm2,
+    &lfm2_moe::Lfm2Moe,
     &qwen3_5::Qwen35,
+    &qwen3_5_moe::Qwen35Moe,
+    &qwen3_next::Qwen3Next,
     // Last: without its blocks that do not rotate it is any of the Llamas.
     &smollm3::SmolLm3,
 ];
@@ -129,7 +144,10 @@ const RENAMED: &[&dyn Family] = &[
     &gpt_neo::GptNeo,
     &gpt_neox::GptNeoX,
     &lfm2::Lfm2,
+    &lfm2_moe::Lfm2Moe,
     &qwen3_5::Qwen35,
+    &qwen3_5_moe::Qwen35Moe,
+    &qwen3_next::Qwen3Next,
 ];
 
 /// Families with other names than ours for the matrices of adapters of this model: Phi-3 for any model that has the parts of its
@@ -155,18 +173,15 @@ pub fn named(model_type: &str) -> Result<&'static dyn Family, String> {
         "gemma3" => {
             "; only the text models of Gemma 3 are supported (model_type gemma3_text, such as google/gemma-3-1b-it), not the vision ones"
         }
-        "granitemoe" | "granitemoeshared" | "granitemoehybrid" | "granite_swa" => {
-            "; of Granite only models of model_type granite are supported (such as ibm-granite/granite-3.3-2b-instruct)"
+        "granitemoeshared" | "granitemoehybrid" | "granite_swa" => {
+            "; of Granite only models of model_type granite and granitemoe are supported (such as ibm-granite/granite-3.3-2b-instruct)"
         }
-        "olmo" => "; only OLMo 2 and 3 are supported",
-        "qwen3_5_moe" | "qwen3_5_moe_text" | "qwen3_next" => {
-            "; of Qwen's hybrid models only the dense ones are supported (qwen3_5, such as Qwen/Qwen3.5-0.8B): in those with experts one of them is for all tokens"
+        "olmo" => "; only OLMo 2 and 3 and OLMoE are supported",
+        "qwen3_5" | "qwen3_5_moe" => {
+            "; of model_type qwen3_5 and qwen3_5_moe the text model is read, in `text_config`, which is missing"
         }
-        "qwen3_5" => {
-            "; of model_type qwen3_5 the text model is read, in `text_config`, which is missing"
-        }
-        "lfm2_moe" | "lfm2_vl" | "lfm2_audio" => {
-            "; of LFM2 only the dense text models are supported (lfm2, such as LiquidAI/LFM2-350M)"
+        "lfm2_vl" | "lfm2_audio" => {
+            "; of LFM2 only the text models are supported (lfm2 and lfm2_moe, such as LiquidAI/LFM2-350M)"
         }
         _ => "",
     };
@@ -269,10 +284,18 @@ pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
         }
     }
     if let Some(moe) = &mut c.moe {
-        let of_loss = crate::nn::MoeConfig::default();
+        let of_loss = MoeConfig::default();
         (moe.aux_loss_coef, moe.z_loss_coef) = (of_loss.aux_loss_coef, of_loss.z_loss_coef);
         moe.d_ff = Some(moe.d_ff.unwrap_or(shape.d_ff));
-        if moe.every == 1 {
+        moe.gate_scale = moe.gate_scale.filter(|scale| *scale != 1.0);
+        if let Balancing::Bias { rate } = &mut moe.balancing {
+            // How fast training moves them.
+            *rate = 0.0;
+        }
+        let has_experts = |layer| config.experts(layer).is_some();
+        let has_experts: Vec<bool> = (0..config.n_layer).map(has_experts).collect();
+        (moe.every, moe.dense_blocks) = MoeConfig::blocks_of(&has_experts);
+        if !has_experts.contains(&false) {
             // No block has a dense feed-forward block of the model's own width.
             c.d_ff = moe.d_ff;
         }

@@ -3,6 +3,7 @@
 mod configs;
 mod defaults;
 mod hybrid;
+mod mixtures;
 mod olmo;
 
 use super::super::config::{self, TokenIds};
@@ -454,7 +455,7 @@ fn every_family_has_a_unique_name_and_reads_what_it_writes() {
     }
     let error = named("granitemoehybrid").err().unwrap();
     assert!(
-        error.contains("model_type granite are supported"),
+        error.contains("model_type granite and granitemoe are supported"),
         "{error}"
     );
     let error = named("gemma3").err().unwrap();
