@@ -46,7 +46,8 @@ impl Params {
     }
 }
 
-/// Inputs plus outputs of all linear layers of a kind, experts included: an adapter of rank r has r times as many parameters.
+/// Inputs plus outputs of all linear layers of a kind that can have adapters, which experts cannot: an adapter of rank r has r times
+/// as many parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinearWidths {
     pub query_value: u64,
@@ -61,7 +62,7 @@ impl LinearWidths {
     /// GPT-2's one matrix for queries, keys and values counts as three.
     fn of(infos: &[ParamInfo], shape: &ModelShape) -> LinearWidths {
         let mut widths = LinearWidths::default();
-        for info in infos {
+        for info in infos.iter().filter(|info| info.expert.is_none()) {
             let [d_out, d_in] = info.shape[..] else {
                 continue;
             };

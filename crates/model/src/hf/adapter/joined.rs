@@ -7,7 +7,6 @@ use super::factors::{Change, Factors};
 use crate::nn::adapter::{Lora, RankAlpha};
 use crate::nn::{ModelConfig, ParamInfo, module_name};
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 /// Our parameters by where they begin in the flat weights.
 pub(super) type ByOffset<'a> = BTreeMap<usize, &'a ParamInfo>;
@@ -158,6 +157,7 @@ mod tests {
     use crate::nn::position::PositionConfig;
     use crate::nn::{AttentionBias, MoeConfig, param_infos};
     use std::collections::BTreeSet;
+    use std::ops::Range;
 
     /// Width 4, two heads with one of keys and values: queries have 4 rows, keys and values 2.
     fn config() -> ModelConfig {

@@ -35,8 +35,15 @@ impl Experts {
         let old = keys.size("num_experts")?;
         let (every, dense_blocks) = match self.some_dense {
             true => blocks(keys, n_layer)?,
-            false => (1, None),
+            false => {
+                keys.only(EVERY, &json!(1))?;
+                keys.only(DENSE, &json!([]))?;
+                (1, None)
+            }
         };
+        if self.norm_topk.is_none() {
+            keys.only(NORM, &json!(true))?;
+        }
         Ok(MoeConfig {
             n_expert: keys
                 .size("num_local_experts")?

@@ -61,15 +61,18 @@ impl Family for Qwen2Moe {
 /// A window in all blocks, or in none. Where it is on, `layer_types` must say so: the class has it in every other block otherwise.
 fn window(keys: &Keys, n_layer: usize) -> Result<Option<usize>, String> {
     let from = keys.count("max_window_layers")?;
+    // 0 in files of the class where it is off.
+    let stated = keys.count("sliding_window")?;
     if !keys.flag("use_sliding_window", false)? {
-        // 0 in files of the class.
-        let _ = keys.count("sliding_window")?;
         return match common::layer_types(keys, n_layer, None) {
             Ok(_) => Ok(None),
             Err(error) => Err(format!("{error}: use_sliding_window is false")),
         };
     }
-    let window = common::qwen_size(keys)?;
+    let window = match stated {
+        Some(0) => None,
+        _ => common::qwen_size(keys)?,
+    };
     match common::layer_types(keys, n_layer, window)? {
         Some((window, None)) => Ok(window),
         Some((_, Some(_))) => Err(

@@ -12,7 +12,7 @@ use super::qwen3_5::{
 use super::rope::Rope;
 use crate::nn::mixer::{GatedDeltaNetConfig, MixerConfig};
 use crate::nn::{ModelConfig, ParamInfo};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub struct Qwen3Next;
 
@@ -48,6 +48,8 @@ impl Family for Qwen3Next {
 
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
         unread(keys)?;
+        // In the published files; no block has a window.
+        keys.only("use_sliding_window", &json!(false))?;
         let config = hybrid(DEFAULTS.read(keys)?, keys)?;
         let moe = EXPERTS.read(keys, config.n_layer)?;
         Ok(ModelConfig {

@@ -189,9 +189,9 @@ fn keys_that_change_the_computation_are_never_skipped() {
         ),
         (
             "qwen2_moe",
-            "use_sliding_window",
-            json!(true),
-            "not supported",
+            "layer_types",
+            json!(["full_attention", "sliding_attention"]),
+            "use_sliding_window is false",
         ),
         ("qwen3_5_moe", "decoder_sparse_step", json!(2), "decoder"),
         ("olmoe", "clip_qkv", json!(8.0), "clip_qkv"),

@@ -105,7 +105,6 @@ fn an_absent_number_of_key_and_value_heads_is_that_of_the_class_and_null_that_of
         ("qwen3_moe", Some(4)),
         ("qwen3_next", Some(2)),
         ("qwen3_5_moe", Some(2)),
-        ("lfm2_moe", Some(8)),
         ("qwen2_moe", Some(16)),
         ("olmoe", None),
         ("granitemoe", None),
