@@ -57,6 +57,9 @@ pub struct MoeConfig {
     pub dense_blocks: Option<Vec<usize>>,
 }
 
+/// Above the limit of `n_layer`.
+const MAX_BLOCKS: usize = 1024;
+
 /// How a router's logits become scores.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
@@ -148,8 +151,13 @@ impl MoeConfig {
         (layer + 1).is_multiple_of(self.every.max(1)) && !is_dense
     }
 
-    /// The same choice of blocks as `every` and `dense_blocks` of a model of so many blocks: the first alone if it suffices.
-    pub fn blocks_of(has_experts: &[bool]) -> (usize, Option<Vec<usize>>) {
+    /// A choice of the `n_layer` blocks as `every` and `dense_blocks`: the first alone if it suffices.
+    pub fn blocks_of(
+        n_layer: usize,
+        has_experts: impl Fn(usize) -> bool,
+    ) -> (usize, Option<Vec<usize>>) {
+        // A file may say any number: more blocks than a model can have are refused later.
+        let has_experts: Vec<bool> = (0..n_layer.min(MAX_BLOCKS)).map(has_experts).collect();
         let follows = |every: usize| {
             let mut blocks = has_experts.iter().enumerate();
             blocks.all(|(layer, has)| *has == (layer + 1).is_multiple_of(every))

@@ -98,13 +98,12 @@ fn blocks(keys: &Keys, n_layer: usize) -> Result<(usize, Option<Vec<usize>>), St
     let has = |layer: usize| {
         (layer + 1).is_multiple_of(every) && !dense.iter().any(|at| *at == layer as f64)
     };
-    let has: Vec<bool> = (0..n_layer).map(has).collect();
-    Ok(MoeConfig::blocks_of(&has))
+    Ok(MoeConfig::blocks_of(n_layer, has))
 }
 
 /// The tensors of a file that holds the experts of a block together (Granite; the published Qwen 3.5): gate and up projections of
 /// all as one (experts, 2 · width, D), down projections as another (experts, D, width). Names of tensors are those of single
-/// experts in `ours`; `names` are the ends that the two have after `mlp.`.
+/// experts; `names` are the ends that the two have after `mlp.`.
 pub fn stacked(tensors: Vec<DiskTensor>, names: [&str; 2]) -> Vec<DiskTensor> {
     let mut found: Vec<DiskTensor> = Vec::new();
     // Each stack is two places in `found`; its first expert opens it.

@@ -213,7 +213,7 @@ fn attention(keys: &Keys, n_layer: usize) -> Result<Vec<bool>, String> {
             Some(numbers) => numbers.contains(&(layer as f64)),
             None => true,
         };
-        return Ok((0..n_layer).map(has).collect());
+        return Ok((0..n_layer.min(common::MAX_BLOCKS)).map(has).collect());
     };
     common::one_per_block(&types, n_layer, &[FULL, CONV])?;
     Ok(types.iter().map(|word| *word == FULL).collect())

@@ -33,8 +33,7 @@ impl Family for Lfm2Moe {
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
         let config = hybrid(keys, keys.need_size("intermediate_size")?)?;
         let dense = keys.count("num_dense_layers")?.unwrap_or(DENSE);
-        let has_experts: Vec<bool> = (0..config.n_layer).map(|layer| layer >= dense).collect();
-        let (every, dense_blocks) = MoeConfig::blocks_of(&has_experts);
+        let (every, dense_blocks) = MoeConfig::blocks_of(config.n_layer, |layer| layer >= dense);
         let scale = keys.number("routed_scaling_factor")?;
         let moe = MoeConfig {
             n_expert: keys.size("num_experts")?.unwrap_or(32),

@@ -292,10 +292,9 @@ pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
             // How fast training moves them.
             *rate = 0.0;
         }
-        let has_experts = |layer| config.experts(layer).is_some();
-        let has_experts: Vec<bool> = (0..config.n_layer).map(has_experts).collect();
-        (moe.every, moe.dense_blocks) = MoeConfig::blocks_of(&has_experts);
-        if !has_experts.contains(&false) {
+        let has_experts = |layer: usize| config.experts(layer).is_some();
+        (moe.every, moe.dense_blocks) = MoeConfig::blocks_of(config.n_layer, has_experts);
+        if config.expert_blocks() == config.n_layer {
             // No block has a dense feed-forward block of the model's own width.
             c.d_ff = moe.d_ff;
         }

@@ -153,8 +153,7 @@ impl Lfm2 {
             ));
         }
         let dense = keys.count_if(DENSE)?.unwrap_or(0);
-        let blocks = (0..n_layer.min(MAX_BLOCKS)).map(|layer| layer >= dense);
-        let (every, dense_blocks) = MoeConfig::blocks_of(&blocks.collect::<Vec<bool>>());
+        let (every, dense_blocks) = MoeConfig::blocks_of(n_layer, |layer| layer >= dense);
         Ok(Some(MoeConfig {
             scoring: Scoring::Sigmoid,
             balancing: Balancing::Bias { rate: 0.0 },
