@@ -287,6 +287,11 @@ fn invalid_config_values_never_panic() {
         "phi3",
         "starcoder2",
         "qwen3_moe",
+        "qwen2_moe",
+        "qwen3_next",
+        "olmoe",
+        "granitemoe",
+        "lfm2_moe",
         "stablelm",
     ] {
         let dir = sound(family);
@@ -314,6 +319,7 @@ fn sizes_beyond_memory_are_rejected_before_allocation() {
     let whole: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     for (key, value) in [
         ("num_hidden_layers", 1000u64),
+        ("num_hidden_layers", 1 << 40),
         ("num_hidden_layers", 1 << 60),
         ("hidden_size", 1 << 20),
         ("vocab_size", 10_000_000),
@@ -326,6 +332,16 @@ fn sizes_beyond_memory_are_rejected_before_allocation() {
         changed[key] = json!(value);
         fs::write(&path, changed.to_string()).unwrap();
         refused(dir.path(), &format!("{key} = {value}"), "");
+    }
+    // Of which blocks have attention or experts they make lists.
+    for family in ["lfm2", "lfm2_moe", "qwen3_5", "qwen2_moe"] {
+        let dir = sound(family);
+        let path = dir.path().join(hf::CONFIG);
+        let mut value: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        value["num_hidden_layers"] = json!(1u64 << 40);
+        value.as_object_mut().unwrap().remove("layer_types");
+        fs::write(&path, value.to_string()).unwrap();
+        refused(dir.path(), family, "config.json");
     }
 }
 

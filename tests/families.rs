@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 /// Folder, dtype of the weights, and family.
-const FOLDERS: [(&str, Dtype, &str); 31] = [
+const FOLDERS: [(&str, Dtype, &str); 40] = [
     ("gpt2", Dtype::F32, "gpt2"),
     ("gpt_neo", Dtype::F32, "gpt_neo"),
     ("gpt_neox", Dtype::F32, "gpt_neox"),
@@ -47,6 +47,16 @@ const FOLDERS: [(&str, Dtype, &str); 31] = [
     ("qwen3_5", Dtype::F32, "qwen3_5_text"),
     // Of a model with vision the text model is read, and written alone.
     ("qwen3_5_vision", Dtype::Bf16, "qwen3_5_text"),
+    ("qwen2_moe", Dtype::F32, "qwen2_moe"),
+    ("qwen2_moe_dense", Dtype::F32, "qwen2_moe"),
+    ("qwen3_next", Dtype::F32, "qwen3_next"),
+    ("qwen3_5_moe", Dtype::F32, "qwen3_5_moe_text"),
+    // Of this one experts are read all of a block together, and written one by one.
+    ("qwen3_5_moe_vision", Dtype::Bf16, "qwen3_5_moe_text"),
+    ("olmoe", Dtype::F32, "olmoe"),
+    ("granitemoe", Dtype::F32, "granitemoe"),
+    ("lfm2_moe", Dtype::F32, "lfm2_moe"),
+    ("lfm2_moe_scaled", Dtype::F32, "lfm2_moe"),
 ];
 
 fn folder(name: &str) -> PathBuf {
@@ -142,7 +152,33 @@ fn tensors(folder: &Path) -> BTreeMap<String, (Vec<usize>, Vec<u32>)> {
         (name, (shape, values.iter().map(|x| x.to_bits()).collect()))
     };
     let is_text = |name: &String| !name.starts_with("model.visual.") && !name.starts_with("mtp.");
-    names.into_iter().filter(is_text).map(read).collect()
+    let all = names.into_iter().filter(is_text).map(read);
+    all.flat_map(|(name, tensor)| one_by_one(name, tensor))
+        .collect()
+}
+
+type Tensor = (Vec<usize>, Vec<u32>);
+
+/// A tensor of all experts of a block as those of each: (experts, rows, cols), the rows of gate projections before those of up
+/// projections.
+fn one_by_one(name: String, (shape, bits): Tensor) -> Vec<(String, Tensor)> {
+    let Some((stem, part)) = name.split_once(".experts.") else {
+        return vec![(name, (shape, bits))];
+    };
+    let parts: &[&str] = match part {
+        "gate_up_proj" => &["gate_proj", "up_proj"],
+        "down_proj" => &["down_proj"],
+        _ => return vec![(name, (shape, bits))],
+    };
+    let (rows, cols) = (shape[1] / parts.len(), shape[2]);
+    let matrices = bits.chunks_exact(rows * cols).enumerate();
+    matrices
+        .map(|(at, bits)| {
+            let (expert, part) = (at / parts.len(), parts[at % parts.len()]);
+            let name = format!("{stem}.experts.{expert}.{part}.weight");
+            (name, (vec![rows, cols], bits.to_vec()))
+        })
+        .collect()
 }
 
 fn value_of(folder: &Path) -> Value {

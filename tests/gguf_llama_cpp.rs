@@ -230,7 +230,7 @@ fn random(name: &str, config: &ModelConfig, kind: Kind, limit: f32) -> Case {
 }
 
 /// Files of tests/oracle/gguf, which llama.cpp's script made of the folders of these names.
-const CONVERTED: [&str; 20] = [
+const CONVERTED: [&str; 26] = [
     "gpt2",
     "llama3",
     "llama_linear",
@@ -251,6 +251,12 @@ const CONVERTED: [&str; 20] = [
     "stablelm",
     "lfm2",
     "qwen3_5",
+    "qwen2_moe",
+    "qwen3_next",
+    "qwen3_5_moe",
+    "olmoe",
+    "granitemoe",
+    "lfm2_moe",
 ];
 
 fn cases() -> Vec<Case> {

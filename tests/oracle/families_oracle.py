@@ -11,6 +11,7 @@ shards. The logits are those of the weights as they stand in the file, computed 
 """
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -214,6 +215,62 @@ def families():
     ), torch.bfloat16, published_qwen, None
 
 
+    # A shared expert with its gate, and in one block of three a feed-forward block in place of experts.
+    shared = dict(
+        num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12, shared_expert_intermediate_size=20,
+    )
+    yield "qwen2_moe", tf.Qwen2MoeConfig(**small(rope_parameters=rope(1e6), **shared)), torch.float32, None, None
+    yield "qwen2_moe_dense", tf.Qwen2MoeConfig(
+        **small(num_hidden_layers=3, mlp_only_layers=[1], norm_topk_prob=True, rope_parameters=rope(1e6), **shared)
+    ), torch.float32, None, None
+    # The same beside gated delta nets: all parts of a mixer's input in two matrices; and as a part of a model with vision, whose
+    # published files hold the experts of a block in two tensors.
+    yield "qwen3_next", tf.Qwen3NextConfig(
+        **small(
+            num_hidden_layers=4, linear_num_key_heads=2, linear_num_value_heads=4, norm_topk_prob=True,
+            rope_parameters=rope(1e7, partial_rotary_factor=0.25), **shared, **delta,
+        )
+    ), torch.float32, None, None
+    yield "qwen3_5_moe", tf.Qwen3_5MoeTextConfig(
+        **small(
+            num_hidden_layers=4, linear_num_key_heads=2, linear_num_value_heads=4,
+            rope_parameters=rope(1e7, partial_rotary_factor=0.25), **shared, **delta,
+        )
+    ), torch.float32, None, None
+    text = small(
+        num_hidden_layers=2, layer_types=["linear_attention", "full_attention"], linear_num_key_heads=2,
+        linear_num_value_heads=2, rope_parameters=rope(1e7, partial_rotary_factor=0.5, mrope_section=[6, 1, 1], mrope_interleaved=True),
+        **shared, **delta,
+    )
+    yield "qwen3_5_moe_vision", tf.Qwen3_5MoeConfig(
+        text_config=text, vision_config=vision, image_token_id=60, video_token_id=61,
+        vision_start_token_id=62, vision_end_token_id=63, attn_implementation="eager",
+    ), torch.bfloat16, published_qwen, None
+    yield "olmoe", tf.OlmoeConfig(
+        **small(num_experts=4, num_experts_per_tok=2, intermediate_size=12, num_key_value_heads=4)
+    ), torch.float32, None, None
+    yield "granitemoe", tf.GraniteMoeConfig(
+        **small(
+            embedding_multiplier=6.0, attention_multiplier=0.3, residual_multiplier=0.22, logits_scaling=1.6,
+            tie_word_embeddings=True, num_local_experts=4, num_experts_per_tok=2, intermediate_size=12,
+        )
+    ), torch.float32, None, None
+    # Sigmoid scores with biases for the choice, and first blocks without experts.
+    yield "lfm2_moe", tf.Lfm2MoeConfig(
+        **small(
+            num_hidden_layers=4, tie_word_embeddings=True, layer_types=["conv", "conv", "full_attention", "conv"],
+            num_dense_layers=2, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12, **hybrid,
+        )
+    ), torch.float32, None, None
+    yield "lfm2_moe_scaled", tf.Lfm2MoeConfig(
+        **small(
+            num_hidden_layers=3, layer_types=["full_attention", "conv", "conv"], num_dense_layers=1, num_experts=5,
+            num_experts_per_tok=3, moe_intermediate_size=12, use_expert_bias=False, norm_topk_prob=False,
+            routed_scaling_factor=1.5, **hybrid,
+        )
+    ), torch.float32, None, None
+
+
 def old_neox(config):
     parameters = config.pop("rope_parameters")
     config["rotary_emb_base"] = parameters["rope_theta"]
@@ -257,13 +314,28 @@ def add_mtp(folder):
     save_file(tensors, path, metadata={"format": "pt"})
 
 
+def fuse_experts(folder):
+    """One tensor of gate and up projections and one of down projections for all experts of a block, as the published files have."""
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    experts = {}
+    for name in [name for name in tensors if ".mlp.experts." in name and name.endswith("_proj.weight")]:
+        stem, number, part = re.fullmatch(r"(.*[.]experts)[.](\d+)[.](\w+)[.]weight", name).groups()
+        experts.setdefault(stem, {}).setdefault(int(number), {})[part] = tensors.pop(name)
+    for stem, of in experts.items():
+        parts = [of[number] for number in sorted(of)]
+        tensors[f"{stem}.gate_up_proj"] = torch.stack([torch.cat([part["gate_proj"], part["up_proj"]]) for part in parts])
+        tensors[f"{stem}.down_proj"] = torch.stack([part["down_proj"] for part in parts])
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
 def randomize(model, seed):
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
         norm = "norm" in name or ".ln_" in name
         # Gemma and Qwen 3.5 keep the gain less one, but not in a delta net.
-        less_one = any(part in type(model).__name__ for part in ("Gemma", "Qwen3_5")) and "linear_attn" not in name
+        less_one = any(part in type(model).__name__ for part in ("Gemma", "Qwen3_5", "Qwen3Next")) and "linear_attn" not in name
         with torch.no_grad():
             if norm and name.endswith("weight"):
                 parameter.copy_((0.0 if less_one else 1.0) + 0.3 * noise)
@@ -274,6 +346,13 @@ def randomize(model, seed):
                 parameter.copy_(0.3 * noise)
             else:
                 parameter.copy_(noise * (0.6 if "embed" in name or "wte" in name else 0.35))
+
+
+    for name, buffer in model.named_buffers():
+        # Biases of experts for the choice: no parameter.
+        if name.endswith("expert_bias"):
+            with torch.no_grad():
+                buffer.copy_(0.3 * torch.randn(buffer.shape, generator=generator))
 
 
 def main(root, names):
@@ -297,8 +376,10 @@ def main(root, names):
             said = json.loads(path.read_text())
             change(said)
             path.write_text(json.dumps(said, indent=2, sort_keys=True) + "\n")
-        if name == "qwen3_5_vision":
+        if name.endswith("_vision"):
             add_mtp(folder)
+        if name == "qwen3_5_moe_vision":
+            fuse_experts(folder)
         back, info = made_by.from_pretrained(
             folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
         )

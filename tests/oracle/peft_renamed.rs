@@ -30,7 +30,14 @@ fn assert_pefts_logits(name: &str, model: &mut Model) {
 
 #[test]
 fn adapters_of_renamed_matrices_are_read_and_written_under_the_names_of_their_class() {
-    for name in ["starcoder2", "lfm2", "qwen3_5"] {
+    for name in [
+        "starcoder2",
+        "lfm2",
+        "qwen3_5",
+        "qwen2_moe_dense",
+        "lfm2_moe",
+        "qwen3_next",
+    ] {
         check(name);
     }
 }

@@ -1,5 +1,6 @@
 """Adapters of PEFT on classes that call matrices otherwise than llmtui, or hold several of its in one: StarCoder2 (c_fc and c_proj),
-LFM2 (w1, out_proj …), Qwen 3.5 (queries and gates in q_proj). For tests/oracle/peft_renamed.rs to compare with.
+LFM2 (w1, out_proj …), Qwen 3.5 (queries and gates in q_proj), Qwen3-Next (a mixer's projections in two matrices); and on shared
+experts. For tests/oracle/peft_renamed.rs to compare with.
 
     python -m venv /tmp/oracle && /tmp/oracle/bin/pip install torch==2.15.0 transformers==5.24.0 peft==0.21.2 safetensors
     /tmp/oracle/bin/python tests/oracle/peft_renamed_oracle.py [NAME ...]
@@ -23,9 +24,12 @@ CASES = {
     "starcoder2": (["q_proj", "c_fc", "c_proj"], {"c_proj": 3}),
     "lfm2": (["q_proj", "in_proj", "out_proj", "w1", "w2"], {"w2": 3}),
     "qwen3_5": (["q_proj", "in_proj_qkv", "in_proj_b", "out_proj", "o_proj", "up_proj"], {"q_proj": 3}),
+    "qwen2_moe_dense": (["q_proj", "gate_proj", "up_proj", "down_proj"], {"down_proj": 3}),
+    "lfm2_moe": (["q_proj", "in_proj", "out_proj", "w1", "w2"], {"w2": 3}),
+    "qwen3_next": (["q_proj", "in_proj_qkvz", "in_proj_ba", "out_proj", "down_proj"], {"in_proj_qkvz": 3}),
 }
 # Of the factors, where another one: states of a delta net add up the rounding of wide changes.
-WIDTH = {"qwen3_5": 0.15}
+WIDTH = {"qwen3_5": 0.15, "qwen3_next": 0.15}
 
 
 def write(name, targets, ranks):

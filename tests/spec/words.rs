@@ -37,6 +37,8 @@ fn every_alias_works_on_the_command_line_and_in_a_file() {
             | "train.resize_vocab" => "true",
             "model.dropout" | "adapter.lora.dropout" => "0.5",
             "model.moe.top_k" => "1",
+            "model.moe.scoring" => "sigmoid",
+            "model.moe.dense_blocks" => "[1]",
             "model.moe.every" | "model.position.rope.nope_every" => "2",
             "model.vocab_size" => "2000",
             "model.tie_embeddings" | "optimizer.muon.nesterov" => "false",

@@ -1,24 +1,47 @@
 //! Mixture-of-experts operations other than the experts' matmuls: top-k routing, gathering the tokens
 //! of each expert and combining their outputs (Shazeer et al. 2017; Jiang et al. 2024, Mixtral, arXiv 2401.04088).
 //!
-//! A row of *routing* is n_expert probabilities, the log-sum-exp of the logits, and the indices of the top_k experts,
-//! most probable first; indices are stored as f32, which represents them exactly.
+//! A row of *routing* is the n_expert scores, with sigmoid scores n_expert probabilities after them, then the log-sum-exp of the
+//! logits, and the indices of the top_k experts, highest first; indices are stored as f32, which represents them exactly. The
+//! probabilities are the softmax of the logits: with softmax scores the scores themselves, with sigmoid ones only the z-loss needs
+//! them.
 
 use super::math::{exp, max, sum1, sum2};
 use super::threads;
 use candle_core::{D, DType, Result, Tensor};
 
-/// Routing options.
+/// How logits become the scores that select experts and weight their outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scoring {
+    Softmax,
+    /// Each expert for itself (DeepSeek-V3, arXiv 2412.19437).
+    Sigmoid,
+}
+
+impl Scoring {
+    /// Added to the sum that normalizes gates: sigmoid scores may all be near zero (the value of LFM2's class in transformers).
+    fn eps(self) -> f32 {
+        match self {
+            Scoring::Softmax => 0.0,
+            Scoring::Sigmoid => 1e-6,
+        }
+    }
+}
+
+/// Routing options.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Router {
     pub n_expert: usize,
     pub top_k: usize,
-    /// Renormalize the top-k probabilities to sum to 1.
+    pub scoring: Scoring,
+    /// Renormalize the top-k scores to sum to 1.
     pub norm_topk: bool,
+    /// Factor of the gates, after that.
+    pub scale: f32,
 }
 
-/// `logits` (N, E), `bias` (E) for the selection only → gates (N, E), 0 for unselected experts; the probabilities
-/// (N, E); the selection (N, E), 1 or 0 and detached; the log-sum-exp of each row (N).
+/// `logits` (N, E), `bias` (E) for the selection only → gates (N, E), 0 for unselected experts; the shares of the balancing loss
+/// (N, E), which are the scores over their sum; the selection (N, E), 1 or 0 and detached; the log-sum-exp of each row (N).
 ///
 /// # Errors
 /// candle's own: shapes or dtypes that do not match.
@@ -26,9 +49,16 @@ pub fn composite(router: Router, logits: &Tensor, bias: Option<&Tensor>) -> Resu
     let top = logits.max_keepdim(D::Minus1)?.detach();
     let powers = logits.broadcast_sub(&top)?.exp()?;
     let sum = powers.sum_keepdim(D::Minus1)?;
-    let probs = powers.broadcast_div(&sum)?;
     let lse = (sum.log()? + top)?.squeeze(D::Minus1)?;
-    let mut wanted = probs.detach();
+    let scores = match router.scoring {
+        Scoring::Softmax => powers.broadcast_div(&sum)?,
+        Scoring::Sigmoid => (logits.neg()?.exp()? + 1.0)?.recip()?,
+    };
+    let shares = match router.scoring {
+        Scoring::Softmax => scores.clone(),
+        Scoring::Sigmoid => scores.broadcast_div(&scores.sum_keepdim(D::Minus1)?)?,
+    };
+    let mut wanted = scores.detach();
     if let Some(bias) = bias {
         wanted = wanted.broadcast_add(&bias.detach())?;
     }
@@ -38,14 +68,16 @@ pub fn composite(router: Router, logits: &Tensor, bias: Option<&Tensor>) -> Resu
         let chosen = best(router.top_k, row.iter().copied());
         mask.extend((0..row.len()).map(|e| f64::from(u8::from(chosen.contains(&e)))));
     }
-    let mask = Tensor::from_vec(mask, probs.shape(), &candle_core::Device::Cpu)?
-        .to_dtype(probs.dtype())?
-        .to_device(probs.device())?;
-    let mut gates = (&probs * &mask)?;
+    let mask = Tensor::from_vec(mask, scores.shape(), &candle_core::Device::Cpu)?
+        .to_dtype(scores.dtype())?
+        .to_device(scores.device())?;
+    let mut gates = (&scores * &mask)?;
     if router.norm_topk {
-        gates = gates.broadcast_div(&gates.sum_keepdim(D::Minus1)?)?;
+        let sum = (gates.sum_keepdim(D::Minus1)? + f64::from(router.scoring.eps()))?;
+        gates = gates.broadcast_div(&sum)?;
     }
-    Ok([gates, probs, mask, lse])
+    let gates = (gates * f64::from(router.scale))?;
+    Ok([gates, shares, mask, lse])
 }
 
 /// Indices of the `k` largest values, in descending order; ties go to the earlier one.
@@ -64,20 +96,50 @@ fn best<T: PartialOrd>(k: usize, values: impl Iterator<Item = T>) -> Vec<usize> 
 impl Router {
     /// Values per row of routing.
     pub fn width(&self) -> usize {
-        self.n_expert + 1 + self.top_k
+        self.lse() + 1 + self.top_k
+    }
+
+    /// The place of the log-sum-exp in a row.
+    fn lse(&self) -> usize {
+        match self.scoring {
+            Scoring::Softmax => self.n_expert,
+            Scoring::Sigmoid => 2 * self.n_expert,
+        }
+    }
+
+    /// The softmax of the logits: the last n_expert values before the log-sum-exp.
+    fn probabilities<'a>(&self, row: &'a [f32]) -> &'a [f32] {
+        &row[self.lse() - self.n_expert..self.lse()]
     }
 
     fn chosen<'a>(&self, row: &'a [f32]) -> &'a [f32] {
-        &row[self.n_expert + 1..]
+        &row[self.lse() + 1..]
+    }
+
+    /// What the scores of the selected experts are divided by.
+    #[inline]
+    fn norm(&self, row: &[f32]) -> f32 {
+        if !self.norm_topk {
+            return 1.0;
+        }
+        let sum: f32 = self.chosen(row).iter().map(|&e| row[e as usize]).sum();
+        sum + self.scoring.eps()
+    }
+
+    /// What the scores of all experts are divided by in the balancing loss.
+    fn share_norm(&self, row: &[f32]) -> f32 {
+        match self.scoring {
+            Scoring::Softmax => 1.0,
+            Scoring::Sigmoid => sum1(&row[..self.n_expert], |x| x),
+        }
     }
 
     /// Gates of the selected experts, in selection order.
     #[inline]
     fn gates<'a>(&self, row: &'a [f32]) -> impl Iterator<Item = f32> + use<'a> {
-        let chosen = self.chosen(row);
-        let sum: f32 = chosen.iter().map(|&e| row[e as usize]).sum();
-        let share = if self.norm_topk { 1.0 / sum } else { 1.0 };
-        chosen.iter().map(move |&e| row[e as usize] * share)
+        let share = self.scale / self.norm(row);
+        let chosen = self.chosen(row).iter();
+        chosen.map(move |&e| row[e as usize] * share)
     }
 }
 
@@ -88,26 +150,32 @@ pub fn route(router: Router, logits: &[f32], bias: Option<&[f32]>, routing: &mut
     threads::rows1(routing, width, 30 * n, |first, routing| {
         for (i, row) in routing.chunks_exact_mut(width).enumerate() {
             let logits = &logits[(first + i) * n..][..n];
-            let (probs, rest) = row.split_at_mut(n);
+            let (scores, rest) = row.split_at_mut(router.lse());
             let top = max(logits);
+            let probs = &mut scores[router.lse() - n..];
             for (p, &x) in probs.iter_mut().zip(logits) {
                 *p = exp(x - top);
             }
             let sum = sum1(probs, |x| x);
             let share = 1.0 / sum;
             probs.iter_mut().for_each(|p| *p *= share);
+            if router.scoring == Scoring::Sigmoid {
+                for (score, &x) in scores.iter_mut().zip(logits) {
+                    *score = 1.0 / (1.0 + exp(-x));
+                }
+            }
             rest[0] = top + sum.ln();
-            choose(probs, bias, &mut rest[1..]);
+            choose(&scores[..n], bias, &mut rest[1..]);
         }
     });
 }
 
-/// Fills `chosen` with the indices of the largest `probs` + `bias`, in descending order; ties go to the earlier one.
-fn choose(probs: &[f32], bias: Option<&[f32]>, chosen: &mut [f32]) {
-    let wanted = |e: usize| probs[e] + bias.map_or(0.0, |bias| bias[e]);
+/// Fills `chosen` with the indices of the largest `scores` + `bias`, in descending order; ties go to the earlier one.
+fn choose(scores: &[f32], bias: Option<&[f32]>, chosen: &mut [f32]) {
+    let wanted = |e: usize| scores[e] + bias.map_or(0.0, |bias| bias[e]);
     for k in 0..chosen.len() {
         let (before, rest) = chosen.split_at_mut(k);
-        let free = (0..probs.len()).filter(|e| !before.contains(&(*e as f32)));
+        let free = (0..scores.len()).filter(|e| !before.contains(&(*e as f32)));
         let best = free.reduce(|a, b| if wanted(b) > wanted(a) { b } else { a });
         rest[0] = best.unwrap_or_default() as f32;
     }
@@ -268,8 +336,8 @@ pub fn gather_backward(order: &Order, top_k: usize, dgathered: &[f32], dx: &mut 
 /// Gradient contributions of the load-balancing losses, per token.
 #[derive(Debug, Clone, Copy)]
 pub struct Balance<'a> {
-    /// Gradient with respect to each expert's probability, (n_expert).
-    pub by_probability: &'a [f32],
+    /// Gradient with respect to each expert's share of a token, (n_expert).
+    pub by_share: &'a [f32],
     /// Gradient with respect to each squared log-sum-exp.
     pub by_lse: f32,
     pub counted: Counted<'a>,
@@ -305,31 +373,43 @@ pub fn route_backward(
         for (i, dlogits) in dlogits.chunks_exact_mut(n).enumerate() {
             let row = &routing[(first + i) * width..][..width];
             let dgates = &dgates[(first + i) * router.top_k..][..router.top_k];
-            let probs = &row[..n];
-            // First with respect to the probabilities.
+            let scores = &row[..n];
+            // First with respect to the scores.
             let counts = balance.counted.has(first + i);
             match counts {
-                true => dlogits.copy_from_slice(balance.by_probability),
+                true => dlogits.copy_from_slice(balance.by_share),
                 false => dlogits.fill(0.0),
             }
-            let chosen = router.chosen(row);
-            let (sum, along) = if router.norm_topk {
-                let sum: f32 = chosen.iter().map(|&e| row[e as usize]).sum();
-                let along = router.gates(row).zip(dgates).map(|(g, d)| g * d).sum();
-                (sum, along)
-            } else {
-                (1.0, 0.0_f32)
-            };
-            for (&e, &dgate) in chosen.iter().zip(dgates) {
-                dlogits[e as usize] += (dgate - along) / sum;
+            if router.scoring == Scoring::Sigmoid && counts {
+                let norm = router.share_norm(row);
+                let mean = sum2(scores, dlogits, |s, d| s * d) / norm;
+                dlogits.iter_mut().for_each(|d| *d = (*d - mean) / norm);
             }
-            let mean = sum2(probs, dlogits, |p, d| p * d);
-            let by_lse = match counts {
-                true => 2.0 * balance.by_lse * row[n],
+            let along: f32 = match router.norm_topk {
+                true => router.gates(row).zip(dgates).map(|(g, d)| g * d).sum(),
                 false => 0.0,
             };
-            for (d, &p) in dlogits.iter_mut().zip(probs) {
-                *d = p * (*d - mean + by_lse);
+            let norm = router.norm(row);
+            for (&e, &dgate) in router.chosen(row).iter().zip(dgates) {
+                dlogits[e as usize] += (router.scale * dgate - along) / norm;
+            }
+            let by_lse = match counts {
+                true => 2.0 * balance.by_lse * row[router.lse()],
+                false => 0.0,
+            };
+            match router.scoring {
+                Scoring::Softmax => {
+                    let mean = sum2(scores, dlogits, |p, d| p * d);
+                    for (d, &p) in dlogits.iter_mut().zip(scores) {
+                        *d = p * (*d - mean + by_lse);
+                    }
+                }
+                Scoring::Sigmoid => {
+                    let pairs = scores.iter().zip(router.probabilities(row));
+                    for (d, (&s, &p)) in dlogits.iter_mut().zip(pairs) {
+                        *d = *d * s * (1.0 - s) + by_lse * p;
+                    }
+                }
             }
         }
     });
@@ -340,8 +420,8 @@ pub fn route_backward(
 pub struct Tally {
     /// Tokens per expert, without padding.
     pub counts: Vec<f64>,
-    /// Σ over tokens of each expert's probability.
-    pub probabilities: Vec<f64>,
+    /// Σ over tokens of each expert's share: its score over the sum of all.
+    pub shares: Vec<f64>,
     /// Σ over tokens of log-sum-exp².
     pub lse_squares: f64,
     pub tokens: f64,
@@ -351,8 +431,8 @@ impl Tally {
     pub fn clear(&mut self, n_expert: usize) {
         self.counts.clear();
         self.counts.resize(n_expert, 0.0);
-        self.probabilities.clear();
-        self.probabilities.resize(n_expert, 0.0);
+        self.shares.clear();
+        self.shares.resize(n_expert, 0.0);
         self.lse_squares = 0.0;
         self.tokens = 0.0;
     }
@@ -364,10 +444,11 @@ impl Tally {
             for &e in router.chosen(row) {
                 self.counts[e as usize] += 1.0;
             }
-            for (sum, &p) in self.probabilities.iter_mut().zip(row) {
-                *sum += f64::from(p);
+            let norm = router.share_norm(row);
+            for (sum, &score) in self.shares.iter_mut().zip(row) {
+                *sum += f64::from(score / norm);
             }
-            self.lse_squares += f64::from(row[router.n_expert]).powi(2);
+            self.lse_squares += f64::from(row[router.lse()]).powi(2);
             self.tokens += 1.0;
         }
     }
@@ -376,7 +457,7 @@ impl Tally {
     pub fn join(&mut self, other: &Tally) {
         for (sums, more) in [
             (&mut self.counts, &other.counts),
-            (&mut self.probabilities, &other.probabilities),
+            (&mut self.shares, &other.shares),
         ] {
             sums.resize(sums.len().max(more.len()), 0.0);
             sums.iter_mut().zip(more).for_each(|(sum, x)| *sum += x);
@@ -387,7 +468,7 @@ impl Tally {
 
     /// E · Σ f_e P_e: top_k if perfectly balanced.
     pub fn aux(&self) -> f64 {
-        let pairs = self.counts.iter().zip(&self.probabilities);
+        let pairs = self.counts.iter().zip(&self.shares);
         let sum: f64 = pairs.map(|(f, p)| f * p).sum();
         self.counts.len() as f64 * sum / self.tokens.powi(2).max(1.0)
     }
@@ -404,26 +485,46 @@ mod tests {
     use crate::check::{assert_close, leaf, normal};
     use candle_core::Device;
 
-    const ROUTERS: [Router; 4] = [
-        Router {
-            n_expert: 8,
-            top_k: 2,
-            norm_topk: true,
-        },
+    const SOFTMAX: Router = Router {
+        n_expert: 8,
+        top_k: 2,
+        scoring: Scoring::Softmax,
+        norm_topk: true,
+        scale: 1.0,
+    };
+    const ROUTERS: [Router; 7] = [
+        SOFTMAX,
         Router {
             n_expert: 5,
             top_k: 3,
             norm_topk: false,
+            ..SOFTMAX
         },
         Router {
             n_expert: 4,
             top_k: 4,
-            norm_topk: true,
+            ..SOFTMAX
         },
         Router {
             n_expert: 3,
             top_k: 1,
             norm_topk: false,
+            ..SOFTMAX
+        },
+        Router {
+            scale: 2.5,
+            ..SOFTMAX
+        },
+        Router {
+            scoring: Scoring::Sigmoid,
+            ..SOFTMAX
+        },
+        Router {
+            n_expert: 5,
+            top_k: 3,
+            scoring: Scoring::Sigmoid,
+            norm_topk: false,
+            scale: 0.7,
         },
     ];
 
@@ -433,18 +534,18 @@ mod tests {
         let (logits, x) = (normal(n * e, 0), normal(n * d, 1));
         let (dy, factors, bias) = (normal(n * d, 2), normal(e, 3), normal(e, 4));
         let bias = with_bias.then_some(bias.as_slice());
-        // The oracle: all experts on all tokens, and a balancing loss of Σ w p + c Σ lse².
+        // The oracle: all experts on all tokens, and a balancing loss of Σ w share + c Σ lse².
         let (ll, lx) = (leaf(&logits, &[n, e]), leaf(&x, &[n, d]));
         let up = |v: &[f32], shape: (usize, usize)| {
             let t = Tensor::from_slice(v, shape, &Device::Cpu).unwrap();
             t.to_dtype(DType::F64).unwrap()
         };
         let lb = bias.map(|b| up(b, (1, e)).squeeze(0).unwrap());
-        let [gates, probs, mask, lse] = composite(router, &ll, lb.as_ref()).unwrap();
+        let [gates, shares, mask, lse] = composite(router, &ll, lb.as_ref()).unwrap();
         let a = up(&factors, (1, e));
         let weights = gates.broadcast_mul(&a).unwrap().sum_keepdim(1).unwrap();
         let y = lx.broadcast_mul(&weights).unwrap();
-        let balance = probs.broadcast_mul(&a).unwrap().sum_all().unwrap();
+        let balance = shares.broadcast_mul(&a).unwrap().sum_all().unwrap();
         let z = (lse.sqr().unwrap().sum_all().unwrap() * 0.1).unwrap();
         let loss = ((&y * up(&dy, (n, d))).unwrap().sum_all().unwrap() + balance).unwrap();
         let grads = (loss + z).unwrap().backward().unwrap();
@@ -474,6 +575,8 @@ mod tests {
         tally.add(router, &routing, Counted::default());
         let counts: Vec<f64> = flat(&mask.sum(0).unwrap());
         assert_eq!(tally.counts, counts);
+        let sums: Vec<f32> = tally.shares.iter().map(|sum| *sum as f32).collect();
+        assert_close("shares", &sums, &flat(&shares.sum(0).unwrap()), 2e-6);
 
         let mut dgates = vec![9.0; places];
         combine_backward(router, &order, &routing, &dy, &mut outs, &mut dgates);
@@ -482,7 +585,7 @@ mod tests {
         gather_backward(&order, router.top_k, &outs, &mut dx, false);
         assert_close("dx", &dx, &flat(grads.get(&lx).unwrap()), 5e-6);
         let balance = Balance {
-            by_probability: &factors,
+            by_share: &factors,
             by_lse: 0.1,
             counted: Counted::default(),
         };

@@ -43,6 +43,7 @@ pub mod qk_norm;
 pub mod quant;
 pub mod reduce;
 pub mod rotary;
+pub mod row_gate;
 pub mod schedule_free;
 pub mod score;
 pub mod short_conv;

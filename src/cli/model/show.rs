@@ -151,8 +151,17 @@ fn text(shown: &Shown, class: &str, anatomy: &Anatomy) -> String {
         config.norm.entry().id,
         config.mlp.entry().id,
         config.moe.as_ref().map_or(String::new(), |moe| format!(
-            ", {} experts, {} active per token",
-            moe.n_expert, moe.top_k
+            ", {} experts, {} active per token{}{}",
+            moe.n_expert,
+            moe.top_k,
+            match moe.shared_d_ff {
+                Some(_) => " beside a shared one",
+                None => "",
+            },
+            match config.expert_blocks() {
+                n if n == shape.n_layer => String::new(),
+                n => format!(" in {n} of {} layers", shape.n_layer),
+            }
         )),
         config.mixer.as_ref().map_or(String::new(), |mixer| format!(
             ", {} in {} of {} layers",

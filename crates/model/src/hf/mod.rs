@@ -100,6 +100,21 @@ fn disk_tensors(
     }
 }
 
+/// The same as a file has it: some hold the experts of a block together.
+fn tensors_of(
+    file: &Weights,
+    family: Option<&dyn Family>,
+    config: &ModelConfig,
+    infos: &[ParamInfo],
+) -> Vec<DiskTensor> {
+    let tensors = disk_tensors(family, config, infos);
+    let is_stacked = |name: &str| name.ends_with(families::TOGETHER[0]);
+    match config.moe.is_some() && file.names().any(is_stacked) {
+        true => families::stacked_experts(tensors, families::TOGETHER),
+        false => tensors,
+    }
+}
+
 /// A model's weights prepared for writing: tensors, dtype, shards.
 pub struct Outgoing<'a> {
     model: &'a Model,
@@ -219,7 +234,7 @@ pub fn read_weights_of(
 ) -> Result<(), HfError> {
     let family = family_in(&read_json(folder)?, model.config());
     let file = Weights::open(folder)?;
-    let tensors = disk_tensors(family, model.config(), infos);
+    let tensors = tensors_of(&file, family, model.config(), infos);
     let reading = Reading::plan(&file, &tensors, &|name| is_buffer(family, name))?;
     model
         .params_mut()
@@ -341,7 +356,7 @@ pub fn check_weights(folder: &Path, config: &ModelConfig) -> Result<(), HfError>
     let family = family_in(&read_json(folder)?, config);
     let file = Weights::open(folder)?;
     let infos = crate::nn::param_infos(config, config.vocab_size.unwrap_or_default());
-    let tensors = disk_tensors(family, config, &infos);
+    let tensors = tensors_of(&file, family, config, &infos);
     Reading::plan(&file, &tensors, &|name| is_buffer(family, name))?;
     Ok(())
 }

@@ -87,6 +87,16 @@ impl DiskTensor {
         }
     }
 
+    /// (n · rows, …) as (n, rows, …): so many matrices one after another.
+    #[must_use]
+    pub fn stacked(mut self, n: usize) -> DiskTensor {
+        if let Some(rows) = self.shape.first_mut() {
+            *rows /= n.max(1);
+            self.shape.insert(0, n);
+        }
+        self
+    }
+
     /// The same with the rows of its parts, which have equally many, in turns: of each of `groups` groups the rows of the first part,
     /// then those of the second, …
     #[must_use]

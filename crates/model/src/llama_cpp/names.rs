@@ -57,6 +57,19 @@ pub(super) enum Stands {
     MinusExp,
 }
 
+impl Place {
+    /// The dimensions of the tensor that holds a parameter, the fastest first. A matrix of one row, a gate of a shared expert, is a
+    /// vector there.
+    pub fn dims(&self, info: &ParamInfo) -> Vec<u64> {
+        let mut dims: Vec<u64> = info.shape[1..].iter().map(|n| *n as u64).collect();
+        if dims.is_empty() || self.total > 1 {
+            dims.push(self.total as u64);
+        }
+        dims.extend(self.expert.map(|(_, count)| count as u64));
+        dims
+    }
+}
+
 impl Rows {
     /// The row in the tensor of one of ours.
     pub fn at(self, row: usize) -> usize {
@@ -189,7 +202,17 @@ pub(super) fn place(
         (place.rows, place.total) = (Rows::Turns { head, second }, 2 * q);
     }
     if let Some(MixerConfig::GatedDeltaNet(net)) = &config.mixer {
-        tile(&mut place, net, part, end);
+        match architecture.is_grouped() {
+            true => group(&mut place, net, part),
+            false => tile(&mut place, net, part),
+        }
+        if end == "A_log" {
+            place.value = Stands::MinusExp;
+        }
+    }
+    if (part, end) == ("mlp.gate", "e_score_correction_bias") {
+        place.tensor = format!("blk.{layer}.exp_probs_b.bias");
+        return Ok(place);
     }
     // Two vectors of a delta net have no name but their own.
     if part == "linear_attn" {
@@ -210,10 +233,7 @@ pub(super) fn place(
 }
 
 /// The order of a delta net's heads of values.
-fn tile(place: &mut Place, net: &GatedDeltaNetConfig, part: &str, end: &str) {
-    if end == "A_log" {
-        place.value = Stands::MinusExp;
-    }
+fn tile(place: &mut Place, net: &GatedDeltaNetConfig, part: &str) {
     let tiles = Tiles {
         keys: net.n_key_head,
         shared: net.n_value_head / net.n_key_head.max(1),
@@ -233,6 +253,15 @@ fn tile(place: &mut Place, net: &GatedDeltaNetConfig, part: &str, end: &str) {
         }
         "linear_attn.out_proj" => place.columns = Some(tiles),
         _ => {}
+    }
+}
+
+/// Qwen3-Next's: b and a in one tensor, of each head of keys the heads of values in b, then those in a.
+fn group(place: &mut Place, net: &GatedDeltaNetConfig, part: &str) {
+    let second = part == "linear_attn.in_proj_a";
+    if second || part == "linear_attn.in_proj_b" {
+        let head = net.n_value_head / net.n_key_head.max(1);
+        (place.rows, place.total) = (Rows::Turns { head, second }, 2 * net.n_value_head);
     }
 }
 
@@ -269,6 +298,10 @@ fn block_name(part: &str, placement: NormPlacement) -> Option<&'static str> {
         "linear_attn.norm" => "ssm_norm",
         "linear_attn.out_proj" => "ssm_out",
         "mlp.gate" => "ffn_gate_inp",
+        "mlp.shared_expert_gate" => "ffn_gate_inp_shexp",
+        "mlp.shared_expert.gate_proj" => "ffn_gate_shexp",
+        "mlp.shared_expert.up_proj" => "ffn_up_shexp",
+        "mlp.shared_expert.down_proj" => "ffn_down_shexp",
         "mlp.gate_proj" | "gate_proj" => "ffn_gate",
         "mlp.up_proj" | "up_proj" | "mlp.c_fc" => "ffn_up",
         "mlp.down_proj" | "down_proj" | "mlp.c_proj" => "ffn_down",

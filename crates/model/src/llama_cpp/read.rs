@@ -487,14 +487,10 @@ fn seen(
 
 /// Whether a tensor has the size the parameter needs.
 fn check(tensor: &TensorInfo, info: &ParamInfo, place: &Place) -> Result<(), String> {
-    let mut expected = vec![place.total as u64];
-    if let [_, cols] = info.shape[..] {
-        expected.insert(0, cols as u64);
-    }
-    if let Some((_, count)) = place.expert {
-        expected.push(count as u64);
-    }
-    if tensor.dims == expected {
+    let expected = place.dims(info);
+    // A vector may be a matrix of one row in other writers' files.
+    let is_row = tensor.dims.len() == 2 && tensor.dims[1] == 1 && tensor.dims[..1] == expected;
+    if tensor.dims == expected || is_row {
         return Ok(());
     }
     Err(format!(

@@ -66,7 +66,7 @@ fn no_architecture(config: &ModelConfig, shape: &ModelShape) -> ModelFileError {
         .or_else(parallel)
         .unwrap_or_default();
     ModelFileError::Model(format!(
-        "llama.cpp has no architecture for this model{nope}{because}: supported are GPT-2, GPT-NeoX, Llama, Granite, SmolLM3, Qwen2, Qwen3, Qwen 3.5, LFM2, Gemma, OLMo, Phi-3, StableLM and StarCoder2; --format safetensors writes any model"
+        "llama.cpp has no architecture for this model{nope}{because}: supported are GPT-2, GPT-NeoX, Llama, Granite, SmolLM3, Qwen2, Qwen3, Qwen3-Next, Qwen 3.5, LFM2, Gemma, OLMo, Phi-3, StableLM and StarCoder2, and with experts Mixtral and those of Granite, LFM2, OLMoE and Qwen; --format safetensors writes any model"
     ))
 }
 
@@ -174,9 +174,7 @@ fn parts<'a>(
             part.made_of.push((info, place));
             continue;
         }
-        let mut dims: Vec<u64> = info.shape[1..].iter().map(|n| *n as u64).collect();
-        dims.push(place.total as u64);
-        dims.extend(place.expert.map(|(_, count)| count as u64));
+        let dims = place.dims(info);
         let is_head = place.tensor == "output.weight"
             || (place.tensor == "token_embd.weight" && config.tie_embeddings);
         let kind = match keeps_f32(&place.tensor) || dims.len() == 1 {

@@ -12,7 +12,7 @@ use super::{HeadKind, ModelConfig, ModelShape, TokenBatch};
 use crate::kernels::experts::Counted;
 use crate::kernels::positions::Positions;
 use crate::kernels::{
-    activation, dropout, embedding, experts, linear, logprob, norm, score, softcap,
+    activation, dropout, embedding, experts, linear, logprob, norm, row_gate, score, softcap,
 };
 use candle_core::{D, DType, Device, Result, Tensor, Var};
 use std::collections::BTreeMap;
@@ -183,7 +183,7 @@ impl Decoder<'_> {
         self.linear(&spans.out, &active)
     }
 
-    /// All experts over all tokens, each weighted by its gate; and this block's balancing losses, over the `filled`
+    /// All experts over all tokens, each weighted by its gate, and the shared one; and this block's balancing losses, over the `filled`
     /// positions of each row.
     fn experts(
         &self,
@@ -200,15 +200,26 @@ impl Decoder<'_> {
             Some(span) => Some(self.leaves.get(span)?),
             None => None,
         };
-        let [gates, probs, mask, lse] = experts::composite(moe.router(), &logits, bias)?;
+        let [gates, shares, mask, lse] = experts::composite(moe.router(), &logits, bias)?;
         let mut y = x.zeros_like()?;
         for e in 0..spans.count {
             let out = self.feed_forward(&spans.expert(e), &x)?;
             y = (y + out.broadcast_mul(&gates.narrow(1, e, 1)?)?)?;
         }
+        if let Some(shared) = &spans.shared {
+            let out = self.feed_forward(&shared.mlp, &x)?;
+            let out = match shared.gate {
+                Some(gate) => {
+                    let vector = self.leaves.get(gate)?.reshape((1, gate.cols))?;
+                    row_gate::composite(&out, &linear::composite(&x, &vector, None)?)?
+                }
+                None => out,
+            };
+            y = (y + out)?;
+        }
         let weights = self.counted(h, filled)?;
         let mean = |x: &Tensor| x.broadcast_mul(&weights)?.sum(0);
-        let aux = ((mean(&mask)? * mean(&probs)?)?.sum_all()? * spans.count as f64)?;
+        let aux = ((mean(&mask)? * mean(&shares)?)?.sum_all()? * spans.count as f64)?;
         let z = mean(&lse.sqr()?.unsqueeze(1)?)?.sum_all()?;
         let blocks = self.config.expert_blocks() as f64;
         let share = ((aux * moe.aux_loss_coef)? + (z * moe.z_loss_coef)?)?;

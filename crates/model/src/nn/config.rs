@@ -454,6 +454,12 @@ impl ModelConfig {
         blocks.count()
     }
 
+    /// Whether a block has a feed-forward block that every token passes: its only one, or a shared expert.
+    pub fn has_common_mlp(&self) -> bool {
+        let has_shared = |moe: &MoeConfig| moe.shared_d_ff.is_some();
+        (0..self.n_layer).any(|layer| self.experts(layer).is_none_or(has_shared))
+    }
+
     /// The experts of block `layer`, if it has any.
     pub fn experts(&self, layer: usize) -> Option<&MoeConfig> {
         self.moe.as_ref().filter(|moe| moe.has_experts(layer))

@@ -285,6 +285,30 @@ fn experts(config: &ModelConfig, faults: &mut Faults) {
         ),
         "1 gives all blocks experts, 2 every other one",
     );
+    let dense = moe.dense_blocks.iter().flatten();
+    let beyond = dense.copied().find(|block| *block >= config.n_layer);
+    faults.want(
+        beyond.is_none(),
+        &["moe.dense_blocks", "n_layer"],
+        format!(
+            "there is no block {}: there are {}, counted from 0",
+            beyond.unwrap_or_default(),
+            config.n_layer
+        ),
+        format!("blocks from 0 to {}", config.n_layer.saturating_sub(1)),
+    );
+    faults.want(
+        moe.every > config.n_layer || config.expert_blocks() > 0,
+        &["moe.dense_blocks", "moe.every"],
+        "no block has experts: all are in dense_blocks, or not among every n-th",
+        "name fewer blocks, or leave moe out",
+    );
+    faults.want(
+        !moe.shared_gate || moe.shared_d_ff.is_some(),
+        &["moe.shared_gate", "moe.shared_d_ff"],
+        "shared_gate multiplies the output of a shared expert, and there is none",
+        "say shared_d_ff, the width inside it, or leave shared_gate out",
+    );
 }
 
 /// Divisors of `n` around `wish`, at most three.

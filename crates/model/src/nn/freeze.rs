@@ -136,7 +136,7 @@ pub fn freeze_fault(config: &ModelConfig, names: &[String]) -> Option<(String, S
         mixed.truncate(4);
         (
             format!("these train together or not at all: {}", mixed.join(", ")),
-            "name all of them: q, k and v of a block, gate and up, all in_proj of a mixer, all experts of a block".into(),
+            "name all of them: q, k and v of a block, gate and up, all in_proj of a mixer, all experts of a block (a shared one is not among them)".into(),
         )
     })
 }

@@ -47,7 +47,7 @@ pub use layout::Naming;
 pub use model::{
     Backend, ExpertLoad, Model, Regularizers, TokenBatch, TokenOutputs, TokenValues, Upstream,
 };
-pub use moe::{Balancing, MoeConfig};
+pub use moe::{Balancing, MoeConfig, Scoring};
 pub use params::{Init, ParamInfo, Params, module_name};
 pub use precision::{KvPrecision, Precision, PrecisionError, compute_dtype_name, storage_name};
 pub use profile::Part;

@@ -17,7 +17,7 @@ pub enum Role {
     Norm,
     /// The bias of a linear layer or of a norm.
     Bias(Site),
-    /// The router: its matrix, and the balancing biases.
+    /// The router: its matrix, and the balancing biases; the gate of a shared expert.
     Router,
     /// The output head, unless tied to the embeddings.
     Head,

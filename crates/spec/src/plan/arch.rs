@@ -46,7 +46,8 @@ impl Params {
     }
 }
 
-/// Inputs plus outputs of all linear layers of a kind, experts included: an adapter of rank r has r times as many parameters.
+/// Inputs plus outputs of all linear layers of a kind that can have adapters, which experts cannot: an adapter of rank r has r times
+/// as many parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinearWidths {
     pub query_value: u64,
@@ -61,7 +62,7 @@ impl LinearWidths {
     /// GPT-2's one matrix for queries, keys and values counts as three.
     fn of(infos: &[ParamInfo], shape: &ModelShape) -> LinearWidths {
         let mut widths = LinearWidths::default();
-        for info in infos {
+        for info in infos.iter().filter(|info| info.expert.is_none()) {
             let [d_out, d_in] = info.shape[..] else {
                 continue;
             };
@@ -167,11 +168,16 @@ impl Arch {
         (self.shape.n_kv_head * self.shape.head_dim) as u64
     }
 
-    /// Width inside the feed-forward blocks that a token passes in one layer, all its experts together.
+    /// Width inside the feed-forward blocks that a token passes in one layer, all its experts together, a shared one included; the
+    /// mean where some blocks have none.
     pub fn active_d_ff(&self) -> u64 {
         let d_ff = self.shape.d_ff;
-        let moe = self.config.moe.as_ref();
-        moe.map_or(d_ff, |moe| moe.top_k * moe.d_ff.unwrap_or(d_ff)) as u64
+        let width = |layer| {
+            let moe = self.config.experts(layer);
+            moe.map_or(d_ff, |moe| moe.active_width(d_ff)) as u64
+        };
+        let all: u64 = (0..self.shape.n_layer).map(width).sum();
+        all / self.n_layer().max(1)
     }
 
     pub fn params(&self) -> Params {
@@ -313,6 +319,10 @@ mod tests {
             r#"{"sliding_window": 16, "global_every": 2}"#,
             r#"{"position": {"rope": {"fraction": 0.25}}, "bias": true, "parallel_residual": true}"#,
             r#"{"position": {"rope": {}}, "mlp": {"swiglu": {}}, "moe": {"n_expert": 4, "top_k": 3}}"#,
+            r#"{"position": {"rope": {}}, "mlp": {"swiglu": {}}, "moe": {"n_expert": 4, "top_k": 3, "d_ff": 16,
+                "shared_d_ff": 40, "shared_gate": true, "dense_blocks": [0, 2]}}"#,
+            r#"{"position": {"rope": {}}, "bias": true, "moe": {"n_expert": 4, "shared_d_ff": 24, "scoring": "sigmoid",
+                "balancing": {"bias": {}}}}"#,
             r#"{"mixer": {"short_conv": {"bias": true}}, "attention_blocks": [1], "attention_gate": true}"#,
             r#"{"mixer": {"gated_delta_net": {"n_value_head": 8}}, "attention_every": 4}"#,
         ];

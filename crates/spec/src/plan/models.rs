@@ -6,7 +6,9 @@ use crate::nn::mixer::{GatedDeltaNetConfig, MixerConfig, ShortConvConfig};
 use crate::nn::mlp::MlpConfig;
 use crate::nn::norm::NormConfig;
 use crate::nn::position::{PositionConfig, RopeConfig};
-use crate::nn::{AttentionBias, ModelConfig, MoeConfig, NormPlacement, QkNormOver};
+use crate::nn::{
+    AttentionBias, Balancing, ModelConfig, MoeConfig, NormPlacement, QkNormOver, Scoring,
+};
 use std::sync::LazyLock;
 
 /// A published model.
@@ -199,6 +201,72 @@ fn qwen3_5(model: ModelConfig, n_value_head: usize) -> ModelConfig {
     }
 }
 
+/// The same with experts, and a shared one as wide as each; `n_value_head` is of the delta nets.
+fn qwen3_5_moe(
+    model: ModelConfig,
+    n_value_head: usize,
+    [n_expert, top_k]: [usize; 2],
+) -> ModelConfig {
+    shared(experts(qwen3_5(model, n_value_head), n_expert, top_k))
+}
+
+/// A shared expert as wide as the others, with a gate.
+fn shared(mut model: ModelConfig) -> ModelConfig {
+    let width = model.d_ff;
+    if let Some(moe) = &mut model.moe {
+        (moe.shared_d_ff, moe.shared_gate) = (width, true);
+    }
+    model
+}
+
+/// The first: its shared expert is four times as wide as the others, whose weights are not normalized.
+fn qwen1_5_moe(model: ModelConfig) -> ModelConfig {
+    let mut model = qwen2(experts(model, 60, 4));
+    if let Some(moe) = &mut model.moe {
+        (moe.shared_d_ff, moe.shared_gate, moe.norm_topk) = (Some(5632), true, false);
+    }
+    model
+}
+
+/// QK-norm over all heads, weights of experts that are not normalized.
+fn olmoe(model: ModelConfig) -> ModelConfig {
+    let mut model = experts(model, 64, 8);
+    if let Some(moe) = &mut model.moe {
+        moe.norm_topk = false;
+    }
+    ModelConfig {
+        qk_norm: true,
+        qk_norm_over: QkNormOver::AllHeads,
+        ..model
+    }
+}
+
+/// Its scales, a head that is tied, experts.
+fn granite_moe(model: ModelConfig, [n_expert, top_k]: [usize; 2]) -> ModelConfig {
+    tied(ModelConfig {
+        embedding_scale: Some(12.0),
+        attention_scale: Some(0.015_625),
+        residual_scale: Some(0.22),
+        logit_scale: Some(1.0 / 6.0),
+        ..experts(model, n_expert, top_k)
+    })
+}
+
+/// Sigmoid scores with biases for the choice, and no experts in the first two blocks, whose feed-forward blocks are `d_ff` wide.
+fn lfm2_moe(model: ModelConfig, d_ff: usize, [n_expert, top_k]: [usize; 2]) -> ModelConfig {
+    let mut model = experts(lfm2(model), n_expert, top_k);
+    if let Some(moe) = &mut model.moe {
+        moe.d_ff = model.d_ff.replace(d_ff);
+        moe.scoring = Scoring::Sigmoid;
+        moe.balancing = Balancing::Bias { rate: 0.0 };
+        moe.dense_blocks = Some(vec![0, 1]);
+    }
+    ModelConfig {
+        attention_blocks: Some(vec![2, 6, 10, 14, 18, 21]),
+        ..model
+    }
+}
+
 /// `d_ff` is the width inside one expert.
 fn experts(model: ModelConfig, n_expert: usize, top_k: usize) -> ModelConfig {
     let moe = MoeConfig {
@@ -232,6 +300,9 @@ pub static MODELS: LazyLock<Vec<ReferenceModel>> = LazyLock::new(|| [
     ("starcoder2-3b", tied(starcoder2(llama([30, 3072, 24, 2, 12_288, 49_152, 16_384])))),
     ("mistral-7b", llama([32, 4096, 32, 8, 14_336, 32_000, 32_768])),
     ("mixtral-8x7b", experts(llama([32, 4096, 32, 8, 14_336, 32_000, 32_768]), 8, 2)),
+    ("olmoe-1b-7b", olmoe(llama([16, 2048, 16, 16, 1024, 50_304, 4096]))),
+    ("granite-3.1-1b-a400m", granite_moe(llama([24, 1024, 16, 8, 512, 49_155, 131_072]), [32, 8])),
+    ("granite-3.1-3b-a800m", granite_moe(llama([32, 1536, 24, 8, 512, 49_155, 131_072]), [40, 8])),
     ("mixtral-8x22b", experts(llama([56, 6144, 48, 8, 16_384, 32_768, 65_536]), 8, 2)),
     ("pythia-160m", pythia(12, 768, 12)),
     ("pythia-1.4b", pythia(24, 2048, 16)),
@@ -246,6 +317,10 @@ pub static MODELS: LazyLock<Vec<ReferenceModel>> = LazyLock::new(|| [
     ("qwen3-1.7b", tied(qwen3(llama([28, 2048, 16, 8, 6144, 151_936, 40_960])))),
     ("qwen3-4b", tied(qwen3(llama([36, 2560, 32, 8, 9728, 151_936, 40_960])))),
     ("qwen3-8b", qwen3(llama([36, 4096, 32, 8, 12_288, 151_936, 40_960]))),
+    ("qwen1.5-moe-a2.7b", qwen1_5_moe(llama([24, 2048, 16, 16, 1408, 151_936, 8192]))),
+    ("qwen3-30b-a3b", experts(qwen3(llama([48, 2048, 32, 4, 768, 151_936, 40_960])), 128, 8)),
+    ("qwen3-next-80b-a3b", qwen3_5_moe(llama([48, 2048, 16, 2, 512, 151_936, 262_144]), 32, [512, 10])),
+    ("qwen3.5-35b-a3b", qwen3_5_moe(llama([40, 2048, 16, 2, 512, 248_320, 262_144]), 32, [256, 8])),
     ("qwen3.5-0.8b", tied(qwen3_5(llama([24, 1024, 8, 2, 3584, 248_320, 262_144]), 16))),
     ("qwen3.5-2b", tied(qwen3_5(llama([24, 2048, 8, 2, 6144, 248_320, 262_144]), 16))),
     ("qwen3.5-4b", tied(qwen3_5(llama([32, 2560, 16, 4, 9216, 248_320, 262_144]), 32))),
@@ -253,6 +328,7 @@ pub static MODELS: LazyLock<Vec<ReferenceModel>> = LazyLock::new(|| [
     ("lfm2-350m", lfm2(llama([16, 1024, 16, 8, 4608, 65_536, 128_000]))),
     ("lfm2-700m", lfm2(llama([16, 1536, 24, 8, 6912, 65_536, 128_000]))),
     ("lfm2-1.2b", lfm2(llama([16, 2048, 32, 8, 8192, 65_536, 128_000]))),
+    ("lfm2-8b-a1b", lfm2_moe(llama([24, 2048, 32, 8, 1792, 65_536, 128_000]), 7168, [32, 4])),
     ("olmo-2-1b", olmo2(llama([16, 2048, 16, 16, 8192, 100_352, 4096]))),
     ("olmo-2-7b", olmo2(llama([32, 4096, 32, 32, 11_008, 100_352, 4096]))),
     ("olmo-2-13b", olmo2(llama([40, 5120, 40, 40, 13_824, 100_352, 4096]))),
@@ -332,6 +408,15 @@ mod tests {
             ("lfm2-350m", 354_483_968),
             ("lfm2-700m", 742_489_344),
             ("lfm2-1.2b", 1_170_340_608),
+            ("olmoe-1b-7b", 6_919_161_856),
+            ("granite-3.1-1b-a400m", 1_334_628_352),
+            ("granite-3.1-3b-a800m", 3_298_793_472),
+            ("qwen1.5-moe-a2.7b", 14_315_784_192),
+            ("qwen3-30b-a3b", 30_532_122_624),
+            ("qwen3-next-80b-a3b", 79_674_391_296),
+            ("qwen3.5-35b-a3b", 34_660_610_688),
+            // With its biases for the choice of experts.
+            ("lfm2-8b-a1b", 8_339_930_560),
             ("olmo-2-1b", 1_484_916_736),
             ("olmo-2-7b", 7_298_617_344),
             ("olmo-3-7b", 7_298_011_136),

@@ -23,13 +23,14 @@ use std::time::SystemTime;
 const FROM: &str = "train.from";
 const TOKENIZER: &str = "data.tokenizer.file.path";
 /// Keys a run may choose for itself: only training depends on them, or what files call the model.
-const FREE: [&str; 10] = [
+const FREE: [&str; 11] = [
     "model.seq_len",
     "model.context_len",
     "model.dropout",
     "model.init_std",
     "model.moe.aux_loss_coef",
     "model.moe.z_loss_coef",
+    "model.moe.balancing.bias.rate",
     "model.attention_type",
     "model.head",
     "model.value_head",

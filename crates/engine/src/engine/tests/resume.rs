@@ -262,6 +262,10 @@ fn dropout_and_experts_resume_to_the_bit_with_and_without_checkpointing() {
         "model.position=rope",
         "model.moe.n_expert=4",
         "model.moe.balancing.bias.rate=0.01",
+        "model.moe.scoring=sigmoid",
+        "model.moe.shared_d_ff=24",
+        "model.moe.shared_gate=true",
+        "model.moe.dense_blocks=[0]",
         "grad_accum_steps=2",
     ];
     let kept = Run::new(&words);

@@ -200,7 +200,7 @@ impl Peft {
             name: name.into(),
             size,
             parts: parts.collect(),
-            rows: fused.rows(),
+            rows: fused.rows.clone(),
             cols,
             is_shared,
         })

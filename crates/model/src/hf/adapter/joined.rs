@@ -7,7 +7,6 @@ use super::factors::{Change, Factors};
 use crate::nn::adapter::{Lora, RankAlpha};
 use crate::nn::{ModelConfig, ParamInfo, module_name};
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 /// Our parameters by where they begin in the flat weights.
 pub(super) type ByOffset<'a> = BTreeMap<usize, &'a ParamInfo>;
@@ -20,21 +19,35 @@ pub(super) fn by_offset(infos: &[ParamInfo]) -> ByOffset<'_> {
 #[derive(Debug, Clone)]
 pub(super) struct Fused<'a> {
     pub parts: Vec<&'a ParamInfo>,
-    /// The rows of the parts alternate in this many groups: 1, or the heads of GPT-NeoX.
-    pub groups: usize,
+    /// Where the rows of each part are: of GPT-NeoX and Qwen3-Next those of several take turns.
+    pub rows: Vec<Vec<usize>>,
 }
 
 impl<'a> Fused<'a> {
-    /// The matrix of a class's tensor; `None` if it has none of ours.
+    /// The matrix of a class's tensor; `None` if it is not made of whole ones of ours.
     pub fn of(tensor: &DiskTensor, by_offset: &ByOffset<'a>) -> Option<Fused<'a>> {
         let Values::Own(ranges) = &tensor.values else {
             return None;
         };
-        // Of rows in turns the first group begins with each part.
-        let part = |range: &Range<usize>| by_offset.get(&range.start).copied();
-        let parts: Vec<&ParamInfo> = ranges.iter().filter_map(part).collect();
-        let groups = ranges.len().checked_div(parts.len())?;
-        Some(Fused { parts, groups })
+        let mut parts: Vec<&ParamInfo> = Vec::new();
+        let mut rows: Vec<Vec<usize>> = Vec::new();
+        let mut next = 0;
+        for range in ranges {
+            let (_, info) = by_offset.range(..=range.start).next_back()?;
+            let cols = info.shape.get(1).copied().unwrap_or(1).max(1);
+            let at = parts.iter().position(|part| part.offset == info.offset);
+            let at = at.unwrap_or_else(|| {
+                parts.push(info);
+                rows.push(vec![0; info.len / cols]);
+                parts.len() - 1
+            });
+            let (first, n) = ((range.start - info.offset) / cols, range.len() / cols);
+            let own = rows[at].get_mut(first..first + n)?;
+            own.iter_mut().zip(next..).for_each(|(row, to)| *row = to);
+            next += n;
+        }
+        let all: usize = rows.iter().map(Vec::len).sum();
+        (all == next && next > 0).then_some(Fused { parts, rows })
     }
 
     /// (out, in) of the fused matrix.
@@ -43,27 +56,6 @@ impl<'a> Fused<'a> {
         let cols = self.parts.first().map_or(0, |info| info.shape[1]);
         (rows, cols)
     }
-
-    /// The rows of each part in the fused matrix.
-    pub fn rows(&self) -> Vec<Vec<usize>> {
-        let sizes: Vec<usize> = self.parts.iter().map(|info| info.shape[0]).collect();
-        rows_of(&sizes, self.groups)
-    }
-}
-
-/// The rows of parts of these numbers of rows, which alternate in groups.
-pub(super) fn rows_of(sizes: &[usize], groups: usize) -> Vec<Vec<usize>> {
-    let in_group: Vec<usize> = sizes.iter().map(|rows| rows / groups).collect();
-    let group: usize = in_group.iter().sum();
-    let mut first = 0;
-    let mut all = Vec::new();
-    for rows in in_group {
-        let start = first;
-        let of_group = |at: usize| (0..rows).map(move |row| at * group + start + row);
-        all.push((0..groups).flat_map(of_group).collect());
-        first += rows;
-    }
-    all
 }
 
 /// The matrices that the classes that the model may be of fuse or rename, by their names without `.weight`.
@@ -79,12 +71,9 @@ pub(super) fn matrices<'a>(
             let Some(fused) = Fused::of(tensor, &by_offset) else {
                 continue;
             };
-            // Rows take turns only where keys and values have as many as queries.
-            let alike = |info: &&ParamInfo| info.shape == fused.parts[0].shape;
-            let is_whole = fused.groups == 1 || fused.parts.iter().all(alike);
             // One that joins several may have the name of the first (Qwen 3.5's queries with their gates).
             let is_other = fused.parts.len() > 1 || fused.parts[0].name != tensor.name;
-            if is_whole && is_other {
+            if is_other {
                 found.insert(module_name(&tensor.name).to_string(), fused);
             }
         }
@@ -98,10 +87,9 @@ pub(super) fn matrices<'a>(
 pub(super) fn split(lora: &Lora, whole: &Factors, fused: &Fused) -> Vec<Change> {
     let rank = whole.size.rank;
     let (_, cols) = fused.shape();
-    let rows = fused.rows();
-    let owners = owners(whole, &rows);
+    let owners = owners(whole, &fused.rows);
     let mut changes = Vec::new();
-    for (number, (info, rows)) in fused.parts.iter().zip(rows).enumerate() {
+    for (number, (info, rows)) in fused.parts.iter().zip(&fused.rows).enumerate() {
         let columns: Vec<usize> = match &owners {
             Some(owners) => (0..rank).filter(|at| owners[*at] == number).collect(),
             None => (0..rank).collect(),
@@ -169,6 +157,7 @@ mod tests {
     use crate::nn::position::PositionConfig;
     use crate::nn::{AttentionBias, MoeConfig, param_infos};
     use std::collections::BTreeSet;
+    use std::ops::Range;
 
     /// Width 4, two heads with one of keys and values: queries have 4 rows, keys and values 2.
     fn config() -> ModelConfig {
@@ -217,7 +206,8 @@ mod tests {
             ]
         );
         let fused = all["model.layers.0.self_attn.qkv_proj"].clone();
-        assert_eq!((fused.shape(), fused.groups), ((8, 4), 1));
+        let rows: [Vec<usize>; 3] = [(0..4).collect(), (4..6).collect(), (6..8).collect()];
+        assert_eq!((fused.shape(), &fused.rows[..]), ((8, 4), &rows[..]));
         fused
     }
 
@@ -233,9 +223,9 @@ mod tests {
         let infos = param_infos(&config, 5);
         let all = matrices(&config, &infos);
         let fused = &all["gpt_neox.layers.0.attention.query_key_value"];
-        assert_eq!((fused.shape(), fused.groups), ((12, 4), 2));
         let rows = [[0, 1, 6, 7], [2, 3, 8, 9], [4, 5, 10, 11]];
-        assert_eq!(fused.rows(), rows);
+        assert_eq!(fused.shape(), (12, 4));
+        assert_eq!(fused.rows, rows);
         let down = &all["gpt_neox.layers.0.mlp.dense_4h_to_h"];
         assert_eq!((down.parts.len(), down.shape()), (1, (4, 16)));
     }

@@ -4,7 +4,7 @@ use super::super::keys::near;
 use crate::nn::mixer::attention_keys;
 use crate::nn::norm::NormConfig;
 use crate::nn::position::{PositionConfig, ScalingConfig};
-use crate::nn::{HeadKind, ModelConfig, ModelShape};
+use crate::nn::{Balancing, HeadKind, ModelConfig, ModelShape, MoeConfig};
 
 /// The same model in canonical form: defaults filled in, equivalent settings unified, keys without effect on logits dropped.
 pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
@@ -52,10 +52,17 @@ pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
         }
     }
     if let Some(moe) = &mut c.moe {
-        let of_loss = crate::nn::MoeConfig::default();
+        let of_loss = MoeConfig::default();
         (moe.aux_loss_coef, moe.z_loss_coef) = (of_loss.aux_loss_coef, of_loss.z_loss_coef);
         moe.d_ff = Some(moe.d_ff.unwrap_or(shape.d_ff));
-        if moe.every == 1 {
+        moe.gate_scale = moe.gate_scale.filter(|scale| *scale != 1.0);
+        if let Balancing::Bias { rate } = &mut moe.balancing {
+            // How fast training moves them.
+            *rate = 0.0;
+        }
+        let has_experts = |layer: usize| config.experts(layer).is_some();
+        (moe.every, moe.dense_blocks) = MoeConfig::blocks_of(config.n_layer, has_experts);
+        if config.expert_blocks() == config.n_layer {
             // No block has a dense feed-forward block of the model's own width.
             c.d_ff = moe.d_ff;
         }

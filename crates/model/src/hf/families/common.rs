@@ -9,6 +9,8 @@ use crate::nn::{AttentionBias, ModelConfig};
 use serde_json::{Value, json};
 
 const KV_HEADS: &str = "num_key_value_heads";
+/// Blocks that a list is made for where a file has none: more are refused, as are far fewer.
+pub const MAX_BLOCKS: usize = 1 << 16;
 
 /// Defaults for absent keys: those of transformers' config classes.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +21,8 @@ pub struct Defaults {
     /// `num_key_value_heads`; `None` is as many as query heads, which null always is.
     pub kv_heads: Option<usize>,
     pub gain: GainConvention,
+    /// The key of `d_ff`.
+    pub width: &'static str,
 }
 
 /// How a family stores the gains of its norms.
@@ -42,6 +46,7 @@ impl Defaults {
         tied: false,
         kv_heads: None,
         gain: GainConvention::Plain,
+        width: "intermediate_size",
     };
 
     /// Sizes, norms, RoPE, SwiGLU: everything common. `hidden_act` is not read.
@@ -68,7 +73,7 @@ impl Defaults {
             n_kv_head: Some(self.kv_heads(keys)?.unwrap_or(n_head)),
             head_dim: Some(keys.size("head_dim")?.unwrap_or(d_model / n_head)),
             d_model,
-            d_ff: Some(keys.need_size("intermediate_size")?),
+            d_ff: Some(keys.need_size(self.width)?),
             seq_len: keys.need_size("max_position_embeddings")?,
             vocab_size: Some(keys.need_size("vocab_size")?),
             position,
@@ -99,13 +104,13 @@ impl Defaults {
             "num_key_value_heads": config.kv_heads(),
             "head_dim": config.head_width(),
             "hidden_size": config.d_model,
-            "intermediate_size": config.d_ff,
             "max_position_embeddings": config.seq_len,
             "hidden_act": "silu",
             "rms_norm_eps": config.norm.eps(),
             "attention_dropout": 0.0,
             "use_cache": true,
         });
+        value[self.width] = json!(config.d_ff);
         rope::write(&config.position, &mut value);
         value
     }

@@ -28,28 +28,41 @@ impl Family for Granite {
     }
 
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
-        let multiplier = |key: &str| match keys.number(key)?.unwrap_or(1.0) {
-            x if x > 0.0 => Ok(x),
-            x => Err(format!("{key}: {x} is not above 0")),
-        };
-        let unless_one = |x: f64| Some(x).filter(|x| *x != 1.0);
-        Ok(ModelConfig {
-            embedding_scale: unless_one(multiplier("embedding_multiplier")?),
-            // It is the scale itself: a missing key does not mean 1 / √head_dim.
-            attention_scale: Some(multiplier("attention_multiplier")?),
-            residual_scale: unless_one(multiplier("residual_multiplier")?),
-            logit_scale: unless_one(1.0 / multiplier("logits_scaling")?),
-            ..Llama.read(keys)?
-        })
+        scaled(Llama.read(keys)?, keys)
     }
 
     fn write(&self, config: &ModelConfig) -> Value {
-        let plain = (config.head_width() as f64).powf(-0.5);
         let mut value = Llama.write(config);
-        value["embedding_multiplier"] = json!(config.embedding_scale.unwrap_or(1.0));
-        value["attention_multiplier"] = json!(config.attention_scale.unwrap_or(plain));
-        value["residual_multiplier"] = json!(config.residual_scale.unwrap_or(1.0));
-        value["logits_scaling"] = json!(config.logit_divisor());
+        write_scales(config, &mut value);
         value
     }
+}
+
+/// A Llama-like `config` with the four multipliers.
+///
+/// # Errors
+/// One that is not above 0.
+pub(super) fn scaled(config: ModelConfig, keys: &Keys) -> Result<ModelConfig, String> {
+    let multiplier = |key: &str| match keys.number(key)?.unwrap_or(1.0) {
+        x if x > 0.0 => Ok(x),
+        x => Err(format!("{key}: {x} is not above 0")),
+    };
+    let unless_one = |x: f64| Some(x).filter(|x| *x != 1.0);
+    Ok(ModelConfig {
+        embedding_scale: unless_one(multiplier("embedding_multiplier")?),
+        // It is the scale itself: a missing key does not mean 1 / √head_dim.
+        attention_scale: Some(multiplier("attention_multiplier")?),
+        residual_scale: unless_one(multiplier("residual_multiplier")?),
+        logit_scale: unless_one(1.0 / multiplier("logits_scaling")?),
+        ..config
+    })
+}
+
+/// Their keys.
+pub(super) fn write_scales(config: &ModelConfig, value: &mut Value) {
+    let plain = (config.head_width() as f64).powf(-0.5);
+    value["embedding_multiplier"] = json!(config.embedding_scale.unwrap_or(1.0));
+    value["attention_multiplier"] = json!(config.attention_scale.unwrap_or(plain));
+    value["residual_multiplier"] = json!(config.residual_scale.unwrap_or(1.0));
+    value["logits_scaling"] = json!(config.logit_divisor());
 }

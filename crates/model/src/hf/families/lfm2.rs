@@ -30,16 +30,18 @@ const CONV: &str = "conv";
 const FULL: &str = "full_attention";
 
 /// Parts of our names ⇄ theirs.
-const NAMES: [(&str, &str); 9] = [
+const NAMES: [(&str, &str); 11] = [
     ("model.norm.", "model.embedding_norm."),
     (".input_layernorm.", ".operator_norm."),
     (".post_attention_layernorm.", ".ffn_norm."),
     (".self_attn.o_proj.", ".self_attn.out_proj."),
     (".self_attn.q_norm.", ".self_attn.q_layernorm."),
     (".self_attn.k_norm.", ".self_attn.k_layernorm."),
-    (".mlp.gate_proj.", ".feed_forward.w1."),
-    (".mlp.down_proj.", ".feed_forward.w2."),
-    (".mlp.up_proj.", ".feed_forward.w3."),
+    (".mlp.gate.e_score_correction_bias", ".mlp.expert_bias"),
+    (".mlp.", ".feed_forward."),
+    (".gate_proj.", ".w1."),
+    (".down_proj.", ".w2."),
+    (".up_proj.", ".w3."),
 ];
 
 impl Family for Lfm2 {
@@ -60,98 +62,120 @@ impl Family for Lfm2 {
     }
 
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
-        let (d_model, n_head) = (
-            keys.need_size("hidden_size")?,
-            keys.need_size("num_attention_heads")?,
-        );
-        let n_layer = keys.need_size("num_hidden_layers")?;
-        let position = ROPE.read(keys)?;
-        unread(keys, d_model, n_head, position.theta)?;
-        let conv = ShortConvConfig {
-            conv_len: keys.size("conv_L_cache")?.unwrap_or(CONV_LEN),
-            bias: keys.flag("conv_bias", false)?,
-        };
-        let has_attention = attention(keys, n_layer)?;
-        let mixes = has_attention.contains(&false);
-        let (attention_every, attention_blocks) = attention_keys(&has_attention);
-        let tied = keys.flag("tie_word_embeddings", true)?;
-        Ok(ModelConfig {
-            n_layer,
-            n_head,
-            n_kv_head: Some(keys.size("num_key_value_heads")?.unwrap_or(KV_HEADS)),
-            head_dim: Some(keys.size("head_dim")?.unwrap_or(d_model / n_head)),
-            d_model,
-            d_ff: Some(width(keys)?),
-            seq_len: keys.need_size("max_position_embeddings")?,
-            vocab_size: Some(keys.need_size("vocab_size")?),
-            mixer: mixes.then_some(MixerConfig::ShortConv(conv)),
-            attention_every,
-            attention_blocks,
-            position: PositionConfig::Rope(position),
-            qk_norm: true,
-            norm: NormConfig::RmsNorm(RmsNormConfig {
-                eps: keys.number("norm_eps")?.unwrap_or(EPS),
-                unit_offset: false,
-            }),
-            mlp: MlpConfig::SwiGlu(Default::default()),
-            // The key of the first files counts where both are there.
-            tie_embeddings: keys.flag("tie_embedding", tied)?,
-            ..ModelConfig::default()
-        })
+        hybrid(keys, width(keys)?)
     }
 
     fn write(&self, config: &ModelConfig) -> Value {
-        let conv = match &config.mixer {
-            Some(MixerConfig::ShortConv(conv)) => conv.clone(),
-            // Of no effect, or not what the model has, which shows when it is read.
-            _ => ShortConvConfig::default(),
-        };
-        let word = |layer| match config.mixer(layer) {
-            Some(_) => CONV,
-            None => FULL,
-        };
-        let types: Vec<&str> = (0..config.n_layer).map(word).collect();
-        let mut value = json!({
-            "num_hidden_layers": config.n_layer,
-            "num_attention_heads": config.n_head,
-            "num_key_value_heads": config.kv_heads(),
-            "head_dim": config.head_width(),
-            "hidden_size": config.d_model,
-            "intermediate_size": config.d_ff,
-            "block_auto_adjust_ff_dim": false,
-            // Of no effect then, but other programs ask for them.
-            "block_ffn_dim_multiplier": 1.0,
-            "block_multiple_of": MULTIPLE_OF,
-            "max_position_embeddings": config.seq_len,
-            "norm_eps": config.norm.eps(),
-            "conv_L_cache": conv.conv_len,
-            "conv_bias": conv.bias,
-            "layer_types": types,
-            "use_cache": true,
-        });
-        rope::write(&config.position, &mut value);
+        let mut value = write_hybrid(config);
+        value["block_auto_adjust_ff_dim"] = json!(false);
+        // Of no effect then, but other programs ask for them.
+        value["block_ffn_dim_multiplier"] = json!(1.0);
+        value["block_multiple_of"] = json!(MULTIPLE_OF);
         value
     }
 
     fn disk_name(&self, own: &str) -> String {
-        let mut name = own.to_string();
-        for (ours, theirs) in NAMES {
-            name = name.replace(ours, theirs);
-        }
-        name
+        disk_name(own)
     }
 
     fn tensors(&self, _config: &ModelConfig, infos: &[ParamInfo]) -> Vec<DiskTensor> {
-        let theirs = |tensor: DiskTensor| {
-            let name = self.disk_name(&tensor.name);
-            let tensor = match name.ends_with(".conv.conv.weight") {
-                true => tensor.depthwise(),
-                false => tensor,
-            };
-            tensor.named(name)
-        };
-        one_by_one(infos).into_iter().map(theirs).collect()
+        hybrid_tensors(infos)
     }
+}
+
+/// Convolutions and attention by the keys of both versions, with feed-forward blocks of this width.
+///
+/// # Errors
+/// A key that is missing, of another type, or says what the class does not do.
+pub(super) fn hybrid(keys: &Keys, d_ff: usize) -> Result<ModelConfig, String> {
+    let (d_model, n_head) = (
+        keys.need_size("hidden_size")?,
+        keys.need_size("num_attention_heads")?,
+    );
+    let n_layer = keys.need_size("num_hidden_layers")?;
+    let position = ROPE.read(keys)?;
+    unread(keys, d_model, n_head, position.theta)?;
+    let conv = ShortConvConfig {
+        conv_len: keys.size("conv_L_cache")?.unwrap_or(CONV_LEN),
+        bias: keys.flag("conv_bias", false)?,
+    };
+    let has_attention = attention(keys, n_layer)?;
+    let mixes = has_attention.contains(&false);
+    let (attention_every, attention_blocks) = attention_keys(&has_attention);
+    let tied = keys.flag("tie_word_embeddings", true)?;
+    Ok(ModelConfig {
+        n_layer,
+        n_head,
+        n_kv_head: Some(keys.size("num_key_value_heads")?.unwrap_or(KV_HEADS)),
+        head_dim: Some(keys.size("head_dim")?.unwrap_or(d_model / n_head)),
+        d_model,
+        d_ff: Some(d_ff),
+        seq_len: keys.need_size("max_position_embeddings")?,
+        vocab_size: Some(keys.need_size("vocab_size")?),
+        mixer: mixes.then_some(MixerConfig::ShortConv(conv)),
+        attention_every,
+        attention_blocks,
+        position: PositionConfig::Rope(position),
+        qk_norm: true,
+        norm: NormConfig::RmsNorm(RmsNormConfig {
+            eps: keys.number("norm_eps")?.unwrap_or(EPS),
+            unit_offset: false,
+        }),
+        mlp: MlpConfig::SwiGlu(Default::default()),
+        // The key of the first files counts where both are there.
+        tie_embeddings: keys.flag("tie_embedding", tied)?,
+        ..ModelConfig::default()
+    })
+}
+
+/// Their keys.
+pub(super) fn write_hybrid(config: &ModelConfig) -> Value {
+    let conv = match &config.mixer {
+        Some(MixerConfig::ShortConv(conv)) => conv.clone(),
+        // Of no effect, or not what the model has, which shows when it is read.
+        _ => ShortConvConfig::default(),
+    };
+    let word = |layer| match config.mixer(layer) {
+        Some(_) => CONV,
+        None => FULL,
+    };
+    let types: Vec<&str> = (0..config.n_layer).map(word).collect();
+    let mut value = json!({
+        "num_hidden_layers": config.n_layer,
+        "num_attention_heads": config.n_head,
+        "num_key_value_heads": config.kv_heads(),
+        "head_dim": config.head_width(),
+        "hidden_size": config.d_model,
+        "intermediate_size": config.d_ff,
+        "max_position_embeddings": config.seq_len,
+        "norm_eps": config.norm.eps(),
+        "conv_L_cache": conv.conv_len,
+        "conv_bias": conv.bias,
+        "layer_types": types,
+        "use_cache": true,
+    });
+    rope::write(&config.position, &mut value);
+    value
+}
+
+pub(super) fn disk_name(own: &str) -> String {
+    let mut name = own.to_string();
+    for (ours, theirs) in NAMES {
+        name = name.replace(ours, theirs);
+    }
+    name
+}
+
+pub(super) fn hybrid_tensors(infos: &[ParamInfo]) -> Vec<DiskTensor> {
+    let theirs = |tensor: DiskTensor| {
+        let name = disk_name(&tensor.name);
+        let tensor = match name.ends_with(".conv.conv.weight") {
+            true => tensor.depthwise(),
+            false => tensor,
+        };
+        tensor.named(name)
+    };
+    one_by_one(infos).into_iter().map(theirs).collect()
 }
 
 /// Keys of the published files that the class does not read: each has the only value that it computes, or is of training.
@@ -189,7 +213,7 @@ fn attention(keys: &Keys, n_layer: usize) -> Result<Vec<bool>, String> {
             Some(numbers) => numbers.contains(&(layer as f64)),
             None => true,
         };
-        return Ok((0..n_layer).map(has).collect());
+        return Ok((0..n_layer.min(common::MAX_BLOCKS)).map(has).collect());
     };
     common::one_per_block(&types, n_layer, &[FULL, CONV])?;
     Ok(types.iter().map(|word| *word == FULL).collect())

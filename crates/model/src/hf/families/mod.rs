@@ -3,6 +3,7 @@
 
 mod canonical;
 mod common;
+mod experts;
 mod family;
 mod gemma;
 mod gemma1;
@@ -12,24 +13,32 @@ mod gpt2;
 mod gpt_neo;
 mod gpt_neox;
 mod granite;
+mod granitemoe;
 mod lfm2;
+mod lfm2_moe;
 mod llama;
 mod mistral;
 mod mixtral;
 mod nested;
 mod olmo2;
 mod olmo3;
+mod olmoe;
 mod phi3;
 mod qwen2;
+mod qwen2_moe;
 mod qwen3;
 mod qwen3_5;
+mod qwen3_5_moe;
 mod qwen3_moe;
+mod qwen3_next;
 mod rope;
 mod smollm3;
 mod stablelm;
 mod starcoder2;
 
 pub use canonical::canonical;
+pub use experts::TOGETHER;
+pub use experts::stacked as stacked_experts;
 pub use family::{Family, one_by_one};
 pub use nested::{left_out, text_model};
 pub use rope::ignored;
@@ -56,10 +65,16 @@ pub const FAMILIES: &[&dyn Family] = &[
     &gpt_neo::GptNeo,
     &gpt_neox::GptNeoX,
     &mixtral::Mixtral,
+    &qwen2_moe::Qwen2Moe,
     &qwen3_moe::Qwen3Moe,
+    &olmoe::Olmoe,
+    &granitemoe::GraniteMoe,
     &stablelm::StableLm,
     &lfm2::Lfm2,
+    &lfm2_moe::Lfm2Moe,
     &qwen3_5::Qwen35,
+    &qwen3_5_moe::Qwen35Moe,
+    &qwen3_next::Qwen3Next,
     // Last: without its blocks that do not rotate it is any of the Llamas.
     &smollm3::SmolLm3,
 ];
@@ -70,7 +85,10 @@ const RENAMED: &[&dyn Family] = &[
     &gpt_neo::GptNeo,
     &gpt_neox::GptNeoX,
     &lfm2::Lfm2,
+    &lfm2_moe::Lfm2Moe,
     &qwen3_5::Qwen35,
+    &qwen3_5_moe::Qwen35Moe,
+    &qwen3_next::Qwen3Next,
 ];
 
 /// Families with other names than ours for the matrices of adapters of this model: Phi-3 for any model that has the parts of its
@@ -96,18 +114,15 @@ pub fn named(model_type: &str) -> Result<&'static dyn Family, String> {
         "gemma3" => {
             "; only the text models of Gemma 3 are supported (model_type gemma3_text, such as google/gemma-3-1b-it), not the vision ones"
         }
-        "granitemoe" | "granitemoeshared" | "granitemoehybrid" | "granite_swa" => {
-            "; of Granite only models of model_type granite are supported (such as ibm-granite/granite-3.3-2b-instruct)"
+        "granitemoeshared" | "granitemoehybrid" | "granite_swa" => {
+            "; of Granite only models of model_type granite and granitemoe are supported (such as ibm-granite/granite-3.3-2b-instruct)"
         }
-        "olmo" => "; only OLMo 2 and 3 are supported",
-        "qwen3_5_moe" | "qwen3_5_moe_text" | "qwen3_next" => {
-            "; of Qwen's hybrid models only the dense ones are supported (qwen3_5, such as Qwen/Qwen3.5-0.8B): in those with experts one of them is for all tokens"
+        "olmo" => "; only OLMo 2 and 3 and OLMoE are supported",
+        "qwen3_5" | "qwen3_5_moe" => {
+            "; of model_type qwen3_5 and qwen3_5_moe the text model is read, in `text_config`, which is missing"
         }
-        "qwen3_5" => {
-            "; of model_type qwen3_5 the text model is read, in `text_config`, which is missing"
-        }
-        "lfm2_moe" | "lfm2_vl" | "lfm2_audio" => {
-            "; of LFM2 only the dense text models are supported (lfm2, such as LiquidAI/LFM2-350M)"
+        "lfm2_vl" | "lfm2_audio" => {
+            "; of LFM2 only the text models are supported (lfm2 and lfm2_moe, such as LiquidAI/LFM2-350M)"
         }
         _ => "",
     };

@@ -1,12 +1,27 @@
 //! Models with vision whose text model is read alone: its config is an entry of theirs, `text_config`.
 
-use super::qwen3_5::{CLASS, TEXT};
+use super::{qwen3_5, qwen3_5_moe};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
-/// The `model_type` and the class of Qwen 3.5 with vision.
-const WHOLE: &str = "qwen3_5";
-const WHOLE_CLASS: &str = "Qwen3_5ForConditionalGeneration";
+/// A model with vision, and its text model: the `model_type` and the class of each.
+struct Nested {
+    whole: [&'static str; 2],
+    text: [&'static str; 2],
+}
+
+const KNOWN: [Nested; 2] = [
+    Nested {
+        whole: ["qwen3_5", "Qwen3_5ForConditionalGeneration"],
+        text: [qwen3_5::TEXT, qwen3_5::CLASS],
+    },
+    Nested {
+        whole: ["qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration"],
+        text: [qwen3_5_moe::TEXT, qwen3_5_moe::CLASS],
+    },
+];
+/// A model without vision, whose files have a head that predicts tokens further ahead.
+const NEXT: &str = "qwen3_next";
 /// Keys of the text model that files state above its entry.
 const ABOVE: [&str; 4] = [
     "quantization_config",
@@ -21,14 +36,15 @@ const TIED: &str = "tie_word_embeddings";
 /// # Errors
 /// The two say different things of the head.
 pub fn text_model(config: &Value) -> Result<Cow<'_, Value>, String> {
-    let Some(text) = text_of(config) else {
+    let Some((known, text)) = text_of(config) else {
         return Ok(Cow::Borrowed(config));
     };
+    let ([_, whole_class], [model_type, class]) = (known.whole, known.text);
     let mut text = text.clone();
-    text["model_type"] = json!(TEXT);
+    text["model_type"] = json!(model_type);
     text["architectures"] = match &config["architectures"][0] {
-        Value::String(class) if class != WHOLE_CLASS => config["architectures"].clone(),
-        _ => json!([CLASS]),
+        Value::String(class) if class != whole_class => config["architectures"].clone(),
+        _ => json!([class]),
     };
     for key in ABOVE.iter().filter(|key| !config[**key].is_null()) {
         if text[*key].is_null() {
@@ -51,10 +67,12 @@ pub fn text_model(config: &Value) -> Result<Cow<'_, Value>, String> {
 /// What of the whole model is left out, as a sentence. `has` knows whether there are tensors whose names begin so: files of a text
 /// model alone may have them, too.
 pub fn left_out(config: &Value, has: impl Fn(&str) -> bool) -> Option<String> {
-    let text = text_of(config);
-    if text.is_none() && config["model_type"] != TEXT {
-        return None;
-    }
+    let texts = KNOWN.iter().map(|known| known.text[0]);
+    let mut alone = texts.chain([NEXT]);
+    let (model_type, text) = match text_of(config) {
+        Some((known, text)) => (known.text[0], Some(text)),
+        None => (alone.find(|name| config["model_type"] == *name)?, None),
+    };
     let has_vision = text.is_some() && !config["vision_config"].is_null();
     let ahead = text.and_then(|text| text["mtp_num_hidden_layers"].as_u64());
     let has_ahead = ahead.is_some_and(|n| n > 0);
@@ -65,15 +83,16 @@ pub fn left_out(config: &Value, has: impl Fn(&str) -> bool) -> Option<String> {
     let parts: Vec<&str> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| {
         format!(
-            "it is read without {}: the text model alone, which is written as {TEXT}",
-            parts.join(" and ")
+            "it is read without {}: the text model alone, which is written as {}",
+            parts.join(" and "),
+            model_type
         )
     })
 }
 
-fn text_of(config: &Value) -> Option<&Value> {
-    let is_whole = config["model_type"] == WHOLE;
-    config
-        .get("text_config")
-        .filter(|text| is_whole && text.is_object())
+fn text_of(config: &Value) -> Option<(&'static Nested, &Value)> {
+    let mut known = KNOWN.iter();
+    let known = known.find(|known| config["model_type"] == known.whole[0])?;
+    let text = config.get("text_config")?;
+    text.is_object().then_some((known, text))
 }

@@ -3,6 +3,7 @@
 mod configs;
 mod defaults;
 mod hybrid;
+mod mixtures;
 mod olmo;
 
 use super::super::config::{self, TokenIds};
@@ -300,11 +301,14 @@ fn models_that_no_class_computes_have_no_family() {
         (|c: &mut ModelConfig| c.residual_scale = Some(0.22)) as fn(&mut ModelConfig),
         |c| c.logit_scale = Some(0.125),
     ] {
-        for name in ["gpt2", "gemma", "gemma2", "starcoder2", "phi3", "mixtral"] {
+        for name in ["gpt2", "gemma", "gemma2", "starcoder2", "phi3", "qwen3_moe"] {
             let mut config = config::read(&oracle(name)).unwrap();
             change(&mut config);
             assert_eq!(model_type(&config), None, "{name}");
         }
+        let mut config = config::read(&oracle("mixtral")).unwrap();
+        change(&mut config);
+        assert_eq!(model_type(&config), Some("granitemoe"));
     }
     assert_eq!(with(|c| c.mlp = MlpConfig::Gelu(Default::default())), None);
     let windowed = |c: &mut ModelConfig| {
@@ -453,7 +457,7 @@ fn every_family_has_a_unique_name_and_reads_what_it_writes() {
     }
     let error = named("granitemoehybrid").err().unwrap();
     assert!(
-        error.contains("model_type granite are supported"),
+        error.contains("model_type granite and granitemoe are supported"),
         "{error}"
     );
     let error = named("gemma3").err().unwrap();

@@ -5,12 +5,17 @@ use crate::gguf::Value;
 use crate::nn::mlp::MlpConfig;
 use crate::nn::norm::NormConfig;
 use crate::nn::position::{PositionConfig, RopeConfig, ScalingConfig, scaling};
-use crate::nn::{AttentionBias, ModelConfig, ModelShape, MoeConfig, NormPlacement, QkNormOver};
+use crate::nn::{
+    AttentionBias, Balancing, ModelConfig, ModelShape, MoeConfig, NormPlacement, QkNormOver,
+    Scoring,
+};
 
 /// Keys of the norms' epsilon, and of the key and value heads.
 pub const RMS_EPS: &str = "attention.layer_norm_rms_epsilon";
 pub const KV_HEADS: &str = "attention.head_count_kv";
 pub const LAYER_EPS: &str = "attention.layer_norm_epsilon";
+/// Width of a shared expert.
+pub const SHARED_WIDTH: &str = "expert_shared_feed_forward_length";
 
 /// Upper limit on the context length.
 pub const MAX_SEQ_LEN: usize = 1 << 20;
@@ -223,13 +228,14 @@ fn experts(keys: Keys) -> Result<Option<MoeConfig>, String> {
     let Some(n_expert) = keys.count_if("expert_count")?.filter(|n| *n > 0) else {
         return Ok(None);
     };
-    if keys.count_if("expert_shared_count")?.unwrap_or(0) > 0 {
-        return Err("shared experts are not supported".into());
+    if keys.count_if("expert_shared_count")?.unwrap_or(0) > 1 {
+        return Err("several shared experts are not supported".into());
     }
     Ok(Some(MoeConfig {
         n_expert,
         top_k: keys.count("expert_used_count")?,
         d_ff: keys.count_if("expert_feed_forward_length")?,
+        shared_d_ff: keys.count_if(SHARED_WIDTH)?.filter(|n| *n > 0),
         ..MoeConfig::default()
     }))
 }
@@ -299,8 +305,43 @@ pub fn write(config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
         keys.push(("expert_used_count", count(moe.top_k)));
         let d_ff = moe.d_ff.unwrap_or(shape.d_ff);
         keys.push(("expert_feed_forward_length", count(d_ff)));
+        keys.extend(moe.shared_d_ff.map(|d_ff| (SHARED_WIDTH, count(d_ff))));
     }
     Some(keys)
+}
+
+/// The keys of a model whose architecture has no width of an expert apart from that of a feed-forward block.
+pub fn write_one_width(config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
+    let d_ff = config.moe.as_ref().and_then(|moe| moe.d_ff);
+    let d_ff = d_ff.unwrap_or(shape.d_ff);
+    write(config, &ModelShape { d_ff, ..*shape })
+}
+
+/// A config whose experts are as wide as its file says, or together as a feed-forward block, where it says no width of theirs.
+pub fn with_widths(mut config: ModelConfig) -> ModelConfig {
+    let width = config.d_ff;
+    if let Some(moe) = config.moe.as_mut().filter(|moe| moe.d_ff.is_none()) {
+        moe.d_ff = width.map(|width| width / moe.top_k.max(1));
+    }
+    config
+}
+
+/// Whether every block has experts, of softmax scores without biases or a factor, shared ones aside.
+pub fn has_plain_experts(config: &ModelConfig) -> bool {
+    let plain = config.moe.as_ref().is_some_and(|moe| {
+        moe.scoring == Scoring::Softmax
+            && moe.gate_scale.is_none_or(|scale| scale == 1.0)
+            && moe.balancing == Balancing::Loss {}
+    });
+    plain && config.expert_blocks() == config.n_layer
+}
+
+/// The same without experts.
+pub fn without_experts(config: &ModelConfig) -> ModelConfig {
+    ModelConfig {
+        moe: None,
+        ..config.clone()
+    }
 }
 
 /// Whether whole heads are rotated, as most architectures require.
@@ -348,7 +389,8 @@ pub fn is_plain(config: &ModelConfig) -> bool {
         && !config.parallel_residual
         && is_unscaled(config)
         && config.qk_norm_over == QkNormOver::Head
-        && config.moe.as_ref().is_none_or(|moe| {
-            moe.every == 1 && matches!(moe.balancing, crate::nn::Balancing::Loss {})
-        })
+        && config
+            .moe
+            .as_ref()
+            .is_none_or(|moe| has_plain_experts(config) && moe.shared_d_ff.is_none())
 }

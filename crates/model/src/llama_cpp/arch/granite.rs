@@ -1,20 +1,35 @@
-//! `granite`: `llama` with scales of embeddings, attention scores, what is added to the residual stream, and logits, which are
+//! `granite`, and with experts in every block `granitemoe`: `llama` with scales of embeddings, attention scores, what is added to the residual stream, and logits, which are
 //! divided by theirs.
 
 use super::{Architecture, Keys, OwnKeys, Rotated, Seen, common};
 use crate::nn::{AttentionBias, ModelConfig, ModelShape};
 
-pub struct Granite;
+pub struct Granite {
+    name: &'static str,
+    has_experts: bool,
+}
+
+pub const GRANITE: Granite = Granite {
+    name: "granite",
+    has_experts: false,
+};
+pub const GRANITE_MOE: Granite = Granite {
+    name: "granitemoe",
+    has_experts: true,
+};
 
 impl Architecture for Granite {
     fn name(&self) -> &'static str {
-        "granite"
+        self.name
     }
 
     fn read(&self, keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
         // Of hybrid models, which share the code in llama.cpp.
         if keys.flag_if("rope.scaling.finetuned") == Some(false) {
-            return Err("granite.rope.scaling.finetuned is false: a model without rotary positions, which is not supported".into());
+            return Err(format!(
+                "{}.rope.scaling.finetuned is false: a model without rotary positions, which is not supported",
+                self.name
+            ));
         }
         let scale = |key| {
             let value = keys.number_if(key)?.map(common::seven_digits);
@@ -35,11 +50,19 @@ impl Architecture for Granite {
             embedding_scale: None,
             residual_scale: None,
             logit_scale: None,
-            ..config.clone()
+            ..common::without_experts(config)
+        };
+        let experts_fit = match &config.moe {
+            None => !self.has_experts,
+            // A shared one has no gate there.
+            Some(moe) => {
+                let is_plain = common::has_plain_experts(config) && moe.norm_topk;
+                self.has_experts && is_plain && !moe.shared_gate && !config.bias
+            }
         };
         let own = common::is_plain(&unscaled)
             && !config.qk_norm
-            && config.moe.is_none()
+            && experts_fit
             && matches!(
                 config.attention_biases(),
                 AttentionBias::None | AttentionBias::All
@@ -48,7 +71,7 @@ impl Architecture for Granite {
         if !own {
             return None;
         }
-        let mut keys = common::write(config, shape)?;
+        let mut keys = common::write_one_width(config, shape)?;
         let scales = [
             ("attention.scale", self.attention_scale(config, shape)),
             ("embedding_scale", config.embedding_scale.unwrap_or(1.0)),

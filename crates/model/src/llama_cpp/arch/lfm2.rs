@@ -1,33 +1,48 @@
-//! `lfm2`: gated short convolutions in place of attention where a block has no key and value heads, QK-norm in the others
-//! (llama.cpp, src/models/lfm2.cpp).
+//! `lfm2`, and with experts behind the first blocks `lfm2moe`: gated short convolutions in place of attention where a block has no key and value heads, QK-norm in the others
+//! (llama.cpp, src/models/lfm2.cpp, src/models/lfm2moe.cpp).
 
 use super::common::{self, KV_HEADS, RMS_EPS, count};
 use super::{Architecture, Keys, OwnKeys, Seen};
 use crate::gguf::{Array, Value};
 use crate::nn::mixer::{MixerConfig, ShortConvConfig, attention_keys};
-use crate::nn::{AttentionBias, ModelConfig, ModelShape};
+use crate::nn::{AttentionBias, Balancing, ModelConfig, ModelShape, MoeConfig, Scoring};
 
-pub struct Lfm2;
+pub struct Lfm2 {
+    name: &'static str,
+    has_experts: bool,
+}
+
+pub const LFM2: Lfm2 = Lfm2 {
+    name: "lfm2",
+    has_experts: false,
+};
+pub const LFM2_MOE: Lfm2 = Lfm2 {
+    name: "lfm2moe",
+    has_experts: true,
+};
+
+/// How many of the first blocks have no experts; and how logits of routers become scores: 2 is the sigmoid.
+const DENSE: &str = "leading_dense_block_count";
+const SCORING: &str = "expert_gating_func";
+const SIGMOID: usize = 2;
 
 /// Tokens that the convolution reads.
 const CONV_LEN: &str = "shortconv.l_cache";
 
 impl Architecture for Lfm2 {
     fn name(&self) -> &'static str {
-        "lfm2"
+        self.name
     }
 
     fn read(&self, keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
         if keys.flag_if("attention.causal") == Some(false) {
-            return Err(
-                "lfm2.attention.causal is false: it is an encoder, which writes no text".into(),
-            );
+            return Err("attention.causal is false: it is an encoder, which writes no text".into());
         }
         if keys
             .count_if("attention.sliding_window")?
             .is_some_and(|n| n > 0)
         {
-            return Err("lfm2.attention.sliding_window: models of speech are not supported".into());
+            return Err("attention.sliding_window: models of speech are not supported".into());
         }
         let n_layer = keys.count("block_count")?;
         let heads = match keys.counts_if(KV_HEADS)? {
@@ -36,7 +51,8 @@ impl Architecture for Lfm2 {
         };
         if heads.len() != n_layer {
             return Err(format!(
-                "lfm2.{KV_HEADS} has {} entries for {n_layer} blocks",
+                "{}.{KV_HEADS} has {} entries for {n_layer} blocks",
+                self.name,
                 heads.len()
             ));
         }
@@ -44,7 +60,8 @@ impl Architecture for Lfm2 {
         let most = heads.iter().copied().max().filter(|n| *n > 0);
         if heads.iter().any(|n| *n > 0 && Some(*n) != most) {
             return Err(format!(
-                "lfm2.{KV_HEADS} differs between blocks with attention"
+                "{}.{KV_HEADS} differs between blocks with attention",
+                self.name
             ));
         }
         let norm = common::rms(keys.number(RMS_EPS)?, false);
@@ -60,6 +77,7 @@ impl Architecture for Lfm2 {
             mixer: mixes.then_some(MixerConfig::ShortConv(conv)),
             attention_every,
             attention_blocks,
+            moe: self.experts(keys, config.moe, n_layer)?,
             ..config
         })
     }
@@ -69,11 +87,11 @@ impl Architecture for Lfm2 {
             return None;
         };
         let has_attention = |layer: &usize| config.mixer(*layer).is_none();
-        let fits = common::is_plain(config)
+        let fits = common::is_plain(&common::without_experts(config))
             && common::rotates_alike(config, shape)
             && config.qk_norm
             && !config.attention_gate
-            && config.moe.is_none()
+            && config.moe.is_some() == self.has_experts
             && config.attention_biases() == AttentionBias::None
             // llama.cpp's convolution has no bias, and looks back at least one token.
             && !conv.bias
@@ -89,6 +107,21 @@ impl Architecture for Lfm2 {
         keys.retain(|(key, _)| *key != KV_HEADS);
         keys.push((KV_HEADS, heads));
         keys.push((CONV_LEN, count(conv.conv_len)));
+        if let Some(moe) = &config.moe {
+            let has_experts = |layer: &usize| config.experts(*layer).is_some();
+            let dense = (0..shape.n_layer).find(has_experts)?;
+            let fits = (dense..shape.n_layer).all(|layer| has_experts(&layer))
+                && moe.scoring == Scoring::Sigmoid
+                && moe.norm_topk
+                && moe.gate_scale.is_none_or(|scale| scale == 1.0)
+                && moe.balancing != Balancing::Loss {}
+                && moe.shared_d_ff.is_none();
+            if !fits {
+                return None;
+            }
+            keys.push((DENSE, count(dense)));
+            keys.push((SCORING, count(SIGMOID)));
+        }
         Some(keys)
     }
 
@@ -98,6 +131,38 @@ impl Architecture for Lfm2 {
 
     fn own_name(&self, part: &str) -> Option<&'static str> {
         (part == "model.norm").then_some("token_embd_norm")
+    }
+}
+
+impl Lfm2 {
+    /// The experts of a file: sigmoid scores, with biases for the choice.
+    fn experts(
+        &self,
+        keys: Keys,
+        moe: Option<MoeConfig>,
+        n_layer: usize,
+    ) -> Result<Option<MoeConfig>, String> {
+        let Some(moe) = moe.filter(|_| self.has_experts) else {
+            return Ok(None);
+        };
+        let scoring = keys.count(SCORING)?;
+        if scoring != SIGMOID {
+            return Err(format!(
+                "{}.{SCORING} is {scoring}; {SIGMOID} is supported, sigmoid scores",
+                self.name
+            ));
+        }
+        let dense = keys.count_if(DENSE)?.unwrap_or(0);
+        let (every, dense_blocks) = MoeConfig::blocks_of(n_layer, |layer| layer >= dense);
+        Ok(Some(MoeConfig {
+            scoring: Scoring::Sigmoid,
+            balancing: Balancing::Bias { rate: 0.0 },
+            aux_loss_coef: 0.0,
+            z_loss_coef: 0.0,
+            every,
+            dense_blocks,
+            ..moe
+        }))
     }
 }
 

@@ -33,16 +33,7 @@ impl Architecture for Llama {
         if !plain || !weighted || !rotated || unlike {
             return None;
         }
-        let mut keys = common::write(config, shape)?;
-        if let Some(d_ff) = config.moe.as_ref().and_then(|moe| moe.d_ff) {
-            // Experts have no width of their own in this architecture.
-            for (key, value) in &mut keys {
-                if *key == "feed_forward_length" {
-                    *value = common::count(d_ff);
-                }
-            }
-        }
-        Some(keys)
+        common::write_one_width(config, shape)
     }
 
     fn rotated(&self) -> Rotated {

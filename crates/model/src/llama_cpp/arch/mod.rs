@@ -10,6 +10,7 @@ mod granite;
 mod lfm2;
 mod llama;
 mod olmo2;
+mod olmoe;
 mod phi3;
 mod qwen;
 mod qwen35;
@@ -86,6 +87,12 @@ pub(super) trait Architecture: Sync {
         false
     }
 
+    /// Whether a delta net's heads of values are in our order, and its projections b and a one tensor, whose rows take turns by heads
+    /// of keys; otherwise heads of values are tiled.
+    fn is_grouped(&self) -> bool {
+        false
+    }
+
     /// Its name of a part of a model that most architectures name otherwise.
     fn own_name(&self, _part: &str) -> Option<&'static str> {
         None
@@ -119,19 +126,26 @@ const ALL: &[&dyn Architecture] = &[
     &gptneox::GptNeoX,
     &llama::Llama,
     &smollm3::SmolLm3,
-    &granite::Granite,
+    &granite::GRANITE,
+    &granite::GRANITE_MOE,
     &qwen::Qwen2,
+    &qwen::Qwen2Moe,
     &qwen::Qwen3,
     &qwen::Qwen3Moe,
     &gemma::Gemma,
     &gemma::Gemma2,
     &gemma::Gemma3,
     &olmo2::Olmo2,
+    &olmoe::Olmoe,
     &phi3::Phi3,
     &starcoder2::Starcoder2,
     &stablelm::StableLm,
-    &lfm2::Lfm2,
-    &qwen35::Qwen35,
+    &lfm2::LFM2,
+    &lfm2::LFM2_MOE,
+    &qwen35::QWEN35,
+    // Of models that both could hold those that name its family.
+    &qwen35::QWEN3_NEXT,
+    &qwen35::QWEN35_MOE,
 ];
 
 /// The architecture of a file.

@@ -1,4 +1,5 @@
-//! `qwen2`, `qwen3` and `qwen3moe`: Llama with QKV biases; with QK-norm; and with experts.
+//! `qwen2`, `qwen2moe`, `qwen3` and `qwen3moe`: Llama with QKV biases, or with QK-norm; and each with experts, the first with a
+//! shared one beside them (llama.cpp, src/models/qwen2moe.cpp).
 
 use super::{Architecture, Keys, OwnKeys, Seen, common};
 use crate::nn::{AttentionBias, ModelConfig, ModelShape};
@@ -20,6 +21,46 @@ impl Architecture for Qwen2 {
         let has_bias = config.attention_biases() == AttentionBias::Qkv;
         let plain = is_whole(config, shape) && !config.qk_norm && config.moe.is_none();
         (plain && has_bias).then(|| common::write(config, shape))?
+    }
+}
+
+pub struct Qwen2Moe;
+
+impl Architecture for Qwen2Moe {
+    fn name(&self) -> &'static str {
+        "qwen2moe"
+    }
+
+    fn read(&self, keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
+        let mut config = common::with_widths(common::read(keys, seen)?);
+        let width = config.d_ff;
+        if let Some(moe) = &mut config.moe {
+            moe.norm_topk = false;
+            moe.shared_d_ff = moe.shared_d_ff.or(width);
+            moe.shared_gate = true;
+        }
+        Ok(config)
+    }
+
+    fn write(&self, config: &ModelConfig, shape: &ModelShape) -> Written {
+        let fits = config
+            .moe
+            .as_ref()
+            .is_some_and(|moe| !moe.norm_topk && moe.shared_d_ff.is_some() && moe.shared_gate)
+            && common::has_plain_experts(config)
+            && is_whole(&common::without_experts(config), shape)
+            && !config.qk_norm
+            && !config.bias
+            && matches!(
+                config.attention_biases(),
+                AttentionBias::None | AttentionBias::Qkv
+            )
+            && shape.n_head * shape.head_dim == shape.d_model;
+        fits.then(|| common::write(config, shape))?
+    }
+
+    fn needs_head(&self) -> bool {
+        true
     }
 }
 
@@ -64,13 +105,8 @@ impl Architecture for Qwen3Moe {
     }
 
     fn read(&self, keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
-        let mut config = common::read(keys, seen).map(normed)?;
-        let width = config.d_ff;
-        if let Some(moe) = config.moe.as_mut().filter(|moe| moe.d_ff.is_none()) {
-            // Without an expert width, the block's width is that of all selected experts together.
-            moe.d_ff = width.map(|width| width / moe.top_k.max(1));
-        }
-        Ok(config)
+        let config = common::read(keys, seen).map(normed)?;
+        Ok(common::with_widths(config))
     }
 
     fn write(&self, config: &ModelConfig, shape: &ModelShape) -> Written {

@@ -1,6 +1,6 @@
 //! `qwen35`: Qwen 3.5's text model, gated delta nets in most blocks and gated attention in the others (llama.cpp,
-//! src/models/qwen35.cpp and `Qwen3_5TextModel` of its conversion script). The decay rates are stored as −exp(A_log), and heads of
-//! values in another order where they share keys: see `names`. Blocks that predict tokens further ahead are left out.
+//! src/models/qwen35.cpp and `Qwen3_5TextModel` of its conversion script); with experts `qwen35moe`, and `qwen3next`. The decay rates are stored as −exp(A_log), and heads of
+//! values in another order where they share keys, but for `qwen3next`: see `names`. Blocks that predict tokens further ahead are left out.
 
 use super::common::{self, RMS_EPS, count};
 use super::{Architecture, Keys, OwnKeys, Seen};
@@ -8,9 +8,33 @@ use crate::gguf::{Array, Value};
 use crate::nn::mixer::{GatedDeltaNetConfig, MixerConfig, attention_keys};
 use crate::nn::mlp::MlpConfig;
 use crate::nn::norm::NormConfig;
-use crate::nn::{AttentionBias, ModelConfig, ModelShape, NormPlacement, QkNormOver};
+use crate::nn::{AttentionBias, ModelConfig, ModelShape, MoeConfig, NormPlacement, QkNormOver};
 
-pub struct Qwen35;
+pub struct Qwen35 {
+    name: &'static str,
+    has_experts: bool,
+    /// Of Qwen3-Next, whose pairs of features have no sections.
+    is_next: bool,
+}
+
+pub const QWEN35: Qwen35 = Qwen35 {
+    name: "qwen35",
+    has_experts: false,
+    is_next: false,
+};
+pub const QWEN35_MOE: Qwen35 = Qwen35 {
+    name: "qwen35moe",
+    has_experts: true,
+    is_next: false,
+};
+pub const QWEN3_NEXT: Qwen35 = Qwen35 {
+    name: "qwen3next",
+    has_experts: true,
+    is_next: true,
+};
+
+/// The `model_type` of Qwen3-Next.
+const NEXT: &str = "qwen3_next";
 
 /// llama.cpp's own where the file has no such key.
 const EVERY: usize = 4;
@@ -27,7 +51,7 @@ const VALUES: &str = "ssm.inner_size";
 
 impl Architecture for Qwen35 {
     fn name(&self) -> &'static str {
-        "qwen35"
+        self.name
     }
 
     fn read(&self, keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
@@ -36,8 +60,8 @@ impl Architecture for Qwen35 {
         let n_layer = config.n_layer.checked_sub(ahead).filter(|n| *n > 0);
         let n_layer = n_layer.ok_or_else(|| {
             format!(
-                "qwen35.{AHEAD} is {ahead} of {} blocks: none is left",
-                config.n_layer
+                "{}.{AHEAD} is {ahead} of {} blocks: none is left",
+                self.name, config.n_layer
             )
         })?;
         let every = keys.count_if(INTERVAL)?.unwrap_or(EVERY).max(1);
@@ -46,7 +70,8 @@ impl Architecture for Qwen35 {
                 Some(flags) => flags.iter().map(|flag| !flag).collect(),
                 None => {
                     return Err(format!(
-                        "qwen35.{RECURRENT} has {} entries for {n_layer} blocks",
+                        "{}.{RECURRENT} has {} entries for {n_layer} blocks",
+                        self.name,
                         flags.len()
                     ));
                 }
@@ -67,12 +92,24 @@ impl Architecture for Qwen35 {
         };
         if net.n_key_head == 0 || net.values() != values {
             return Err(format!(
-                "qwen35.{VALUES} {values} is not a multiple of {VALUE_HEADS} {n_value_head}, or {KEY_HEADS} is 0"
+                "{}.{VALUES} {values} is not a multiple of {VALUE_HEADS} {n_value_head}, or {KEY_HEADS} is 0",
+                self.name
             ));
         }
         let (attention_every, attention_blocks) = attention_keys(&has_attention);
         let mixes = has_attention.contains(&false);
+        let mut config = common::with_widths(config);
+        let width = config.d_ff;
+        config.moe = config
+            .moe
+            .filter(|_| self.has_experts)
+            .map(|moe| MoeConfig {
+                shared_d_ff: moe.shared_d_ff.or(width),
+                shared_gate: true,
+                ..moe
+            });
         Ok(ModelConfig {
+            family: self.is_next.then(|| NEXT.into()),
             n_layer,
             qk_norm: true,
             attention_gate: true,
@@ -100,7 +137,17 @@ impl Architecture for Qwen35 {
             && config.qk_norm
             && config.qk_norm_over == QkNormOver::Head
             && config.attention_gate
-            && config.moe.is_none()
+            && match &config.moe {
+                None => !self.has_experts,
+                Some(moe) => {
+                    self.has_experts
+                        && common::has_plain_experts(config)
+                        && moe.norm_topk
+                        && moe.shared_d_ff.is_some()
+                        && moe.shared_gate
+                }
+            }
+            && (!self.is_next || config.family.as_deref() == Some(NEXT))
             && config.attention_biases() == AttentionBias::None
             // One size of both in llama.cpp.
             && net.key_dim == net.value_dim
@@ -113,11 +160,11 @@ impl Architecture for Qwen35 {
         let recurrent: Vec<bool> = (0..shape.n_layer).map(is_recurrent).collect();
         let has_attention: Vec<bool> = recurrent.iter().map(|is| !is).collect();
         let (every, _) = attention_keys(&has_attention);
+        if !self.is_next {
+            let sections = Value::Array(Array::I32(sections));
+            keys.push(("rope.dimension_sections", sections));
+        }
         keys.extend([
-            (
-                "rope.dimension_sections",
-                Value::Array(Array::I32(sections)),
-            ),
             (CONV_LEN, count(net.conv_len)),
             (KEY_DIM, count(net.key_dim)),
             (KEY_HEADS, count(net.n_key_head)),
@@ -134,8 +181,16 @@ impl Architecture for Qwen35 {
         true
     }
 
+    fn is_grouped(&self) -> bool {
+        self.is_next
+    }
+
     fn own_name(&self, part: &str) -> Option<&'static str> {
-        (part == "post_attention_layernorm").then_some("post_attention_norm")
+        match part {
+            "post_attention_layernorm" => Some("post_attention_norm"),
+            "linear_attn.in_proj_b" | "linear_attn.in_proj_a" if self.is_next => Some("ssm_ba"),
+            _ => None,
+        }
     }
 
     fn leaves_out(&self, tensor: &str, n_layer: usize) -> bool {

@@ -359,5 +359,6 @@ pub(super) fn models() -> Vec<(&'static str, ModelConfig)> {
         ),
     ];
     let computed = |config: &ModelConfig| config.faults().is_empty();
-    all.into_iter().filter(|(_, c)| computed(c)).collect()
+    let all = all.into_iter().chain(super::mixtures::mixtures());
+    all.filter(|(_, c)| computed(c)).collect()
 }

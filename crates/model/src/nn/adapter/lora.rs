@@ -194,7 +194,7 @@ impl Config {
         let infos = param_infos(model, 1).into_iter();
         let adapted = infos.filter(|info| {
             // Biases have the role of their matrix.
-            info.shape.len() == 2 && self.adapts(info.role, info.module())
+            info.shape.len() == 2 && info.expert.is_none() && self.adapts(info.role, info.module())
         });
         adapted.map(|info| info.module().to_string()).collect()
     }
@@ -362,9 +362,9 @@ impl Adapter for Config {
         );
         let ffn = [Target::Gate, Target::Up, Target::Down];
         want(
-            model.moe.is_none() || !ffn.iter().any(|t| chosen.contains(t)),
+            model.has_common_mlp() || !ffn.iter().any(|t| chosen.contains(t)),
             &["targets", "custom"],
-            "experts take no adapters",
+            "experts take no adapters, and every block has experts without a shared one",
             "targets: attention_only",
         );
         let gate = is_custom && !model.mlp.gated() && chosen.contains(&Target::Gate);

@@ -7,8 +7,8 @@ use crate::nn::profile::Part;
 use crate::nn::tape::Slot;
 
 impl Pass {
-    pub(super) fn activation(&mut self, plan: &Plan, x: Slot) -> Slot {
-        let d_ff = plan.shape.d_ff;
+    /// `d_ff` is the width of the output.
+    pub(super) fn activation(&mut self, plan: &Plan, x: Slot, d_ff: usize) -> Slot {
         let storage = self.arena.storage(x);
         let y = self.arena.slot_in(storage, self.rows.count * d_ff);
         let mut values = self.arena.take(y);

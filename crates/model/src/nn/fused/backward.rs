@@ -81,6 +81,7 @@ impl Pass {
                 // The following linear layer has already computed it.
                 Node::Activation { .. } => {}
                 Node::Experts(node) => self.experts_backward(plan, &node, grads),
+                Node::SharedGate(node) => self.shared_gate_backward(plan, &node, grads),
                 Node::Residual {
                     x,
                     residual,

@@ -14,8 +14,15 @@ use crate::nn::tape::{Slot, Track};
 /// The last part of a sub-layer, whose output is added to the residual stream.
 #[derive(Clone, Copy)]
 pub(super) enum Last<'a> {
-    Linear { x: Slot, spans: &'a LinearSpans },
-    Experts { x: Slot, spans: &'a ExpertSpans },
+    Linear {
+        x: Slot,
+        spans: &'a LinearSpans,
+    },
+    Experts {
+        x: Slot,
+        spans: &'a ExpertSpans,
+        is_cached: bool,
+    },
 }
 
 /// What is between a sub-layer and the residual stream.
@@ -75,7 +82,7 @@ impl Pass {
                 if h != x {
                     self.release_recomputable(h);
                 }
-                let active = self.activation(plan, wide);
+                let active = self.activation(plan, wide, spans.out.weight.cols);
                 self.show(Site::FeedForward, layer, active);
                 self.read(wide);
                 let last = Last::Linear {
@@ -88,7 +95,12 @@ impl Pass {
                 y
             }
             MlpSpans::Many(spans) => {
-                let y = self.join(plan, after, Last::Experts { x: h, spans }, joint, output);
+                let last = Last::Experts {
+                    x: h,
+                    spans,
+                    is_cached,
+                };
+                let y = self.join(plan, after, last, joint, output);
                 if h != x {
                     self.read(h);
                 }
@@ -166,7 +178,20 @@ impl Pass {
     ) -> Slot {
         match last {
             Last::Linear { x, spans } => self.linear(plan, x, residual, spans, output),
-            Last::Experts { x, spans } => self.experts(plan, (x, residual), (layer, spans), output),
+            Last::Experts {
+                x,
+                spans,
+                is_cached,
+            } => {
+                let Some(shared) = &spans.shared else {
+                    return self.experts(plan, (x, residual), (layer, spans), output);
+                };
+                let sum = self.shared_expert(plan, (x, residual), shared, is_cached);
+                let y = self.experts(plan, (x, Some(sum)), (layer, spans), output);
+                // Only the sum read it, whose backward needs no values.
+                self.arena.release(sum);
+                y
+            }
         }
     }
 }

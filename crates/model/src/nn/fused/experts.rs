@@ -2,7 +2,7 @@
 //! results are combined.
 
 use super::{Node, Output, Pass, Plan};
-use crate::kernels::experts::{self, Balance, Counted, Order, Router, Tally};
+use crate::kernels::experts::{self, Balance, Counted, Order, Router, Scoring, Tally};
 use crate::kernels::matmul::{Accumulation, ComputeDtype, Plus};
 use crate::kernels::numbers::{Values, ValuesMut};
 use crate::kernels::{activation, linear};
@@ -17,7 +17,7 @@ pub(super) struct ExpertsNode {
     x: Slot,
     y: Slot,
     residual: Option<Slot>,
-    /// Probabilities and selections, see `kernels::experts`.
+    /// Scores and selections, see `kernels::experts`.
     routing: Slot,
     /// By position, that is by token and expert: both sides of the activation, and the experts' outputs.
     wide: Slot,
@@ -33,8 +33,8 @@ pub(crate) struct Experts {
     order: Order,
     /// Tallies of the current micro-step, by block.
     now: Vec<Tally>,
-    /// Gradients of the balancing loss with respect to each expert's probability.
-    by_probability: Vec<f32>,
+    /// Gradients of the balancing loss with respect to each expert's share of a token.
+    by_share: Vec<f32>,
 }
 
 impl Experts {
@@ -362,7 +362,7 @@ impl Pass {
         self.kernels.run(Part::Experts, || {
             let by_lse = known.balance_gradients(plan, node.layer);
             let balance = Balance {
-                by_probability: &known.by_probability,
+                by_share: &known.by_share,
                 by_lse,
                 counted: rows.counted(),
             };
@@ -392,22 +392,21 @@ impl Pass {
 }
 
 impl Experts {
-    /// Fills the gradients of a block's balancing loss with respect to probabilities; returns the coefficient c of its z-loss:
+    /// Fills the gradients of a block's balancing loss with respect to shares; returns the coefficient c of its z-loss:
     /// the gradient with respect to a log-sum-exp is 2 c times it.
     fn balance_gradients(&mut self, plan: &Plan, layer: usize) -> f32 {
-        self.by_probability.clear();
+        self.by_share.clear();
         let Some((moe, tally)) = plan.config.experts(layer).zip(self.now.get(layer)) else {
             return 0.0;
         };
         let blocks = plan.config.expert_blocks().max(1) as f64;
         let share = plan.step_position.share / (blocks * tally.tokens.max(1.0));
         let n_expert = tally.counts.len() as f64;
-        let by_probability = |count: &f64| {
+        let by_share = |count: &f64| {
             let f = count / tally.tokens.max(1.0);
             (moe.aux_loss_coef * share * n_expert * f) as f32
         };
-        self.by_probability
-            .extend(tally.counts.iter().map(by_probability));
+        self.by_share.extend(tally.counts.iter().map(by_share));
         (moe.z_loss_coef * share) as f32
     }
 }
@@ -417,7 +416,9 @@ fn router_of(plan: &Plan, layer: usize, spans: &ExpertSpans) -> Router {
     router.unwrap_or(Router {
         n_expert: spans.count,
         top_k: 1,
+        scoring: Scoring::Softmax,
         norm_topk: false,
+        scale: 1.0,
     })
 }
 

@@ -159,7 +159,7 @@ impl Pass {
         grads: &mut [f32],
     ) {
         let spans = &node.spans;
-        let (kind, d_ff) = (plan.config.mlp.activation(), plan.shape.d_ff);
+        let (kind, d_ff) = (plan.config.mlp.activation(), spans.weight.cols);
         let mut values = self.arena.take(wide);
         let mut active = (self.arena).buffer_in(values.storage(), self.rows.count * d_ff);
         let overwrite = Accumulation::Overwrite;

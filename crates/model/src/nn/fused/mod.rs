@@ -21,6 +21,7 @@ mod qk_norm;
 mod reading;
 mod recompute;
 mod residual;
+mod shared_expert;
 mod short_conv;
 
 pub use count::Footprint;
@@ -85,6 +86,7 @@ enum Node {
         y: Slot,
     },
     Experts(experts::ExpertsNode),
+    SharedGate(shared_expert::SharedGateNode),
     /// A sum with the residual stream, with dropout or scaled.
     Residual {
         x: Slot,
@@ -108,6 +110,7 @@ impl Node {
             Node::Linear(node) => node.y,
             Node::GatedDelta(node) => node.out,
             Node::Experts(node) => node.output(),
+            Node::SharedGate(node) => node.y,
         }
     }
 }

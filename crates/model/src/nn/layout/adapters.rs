@@ -1,7 +1,7 @@
 //! Positions of adapter factors: after the base model, those of layers with the same input adjacent.
 
 use super::build::Builder;
-use super::{BlockSpans, LinearSpans, MlpSpans, Span};
+use super::{BlockSpans, LinearSpans, Span};
 use crate::kernels::low_rank;
 use crate::nn::params::Init;
 use crate::nn::role::{AdapterRole, Role};
@@ -80,7 +80,7 @@ impl Builder<'_> {
         for (layer, block) in blocks.iter_mut().enumerate() {
             self.enter(layer);
             let mut linears: Vec<_> = block.mixing.linears_mut().collect();
-            if let MlpSpans::One(mlp) = &mut block.mlp {
+            if let Some(mlp) = block.mlp.for_all_mut() {
                 linears.extend([&mut mlp.wide, &mut mlp.out]);
             }
             for linear in linears {

@@ -2,7 +2,7 @@
 
 use super::{
     BlockSpans, ExpertSpans, FeedForwardSpans, Layout, LinearSpans, MlpSpans, Naming, NormSpans,
-    Parts, Span,
+    Parts, SharedSpans, Span,
 };
 use crate::kernels::norm::NormKind;
 use crate::nn::moe::Balancing;
@@ -175,11 +175,21 @@ impl<'a> Builder<'a> {
         self.expert = None;
         // A single position in the flat buffers represents all of them.
         self.trains_as_one(first);
+        let shared = moe.shared_d_ff.map(|d_ff| {
+            let name = format!("{name}.shared_expert");
+            let mlp = self.feed_forward(&name, d_ff);
+            let gate = moe.shared_gate.then(|| {
+                let size = (1, self.shape.d_model);
+                self.matrix(&format!("{name}_gate"), Role::Router, size, std)
+            });
+            SharedSpans { mlp, gate }
+        });
         MlpSpans::Many(ExpertSpans {
             router,
             bias,
             first: experts[0],
             count: moe.n_expert,
+            shared,
         })
     }
 

@@ -240,6 +240,24 @@ pub(crate) enum MlpSpans {
     Many(ExpertSpans),
 }
 
+impl MlpSpans {
+    /// The feed-forward block that every token passes, if there is one.
+    fn for_all(&self) -> Option<FeedForwardSpans> {
+        match self {
+            MlpSpans::One(spans) => Some(*spans),
+            MlpSpans::Many(spans) => spans.shared.map(|shared| shared.mlp),
+        }
+    }
+
+    /// The same for giving it adapters.
+    fn for_all_mut(&mut self) -> Option<&mut FeedForwardSpans> {
+        match self {
+            MlpSpans::One(spans) => Some(spans),
+            MlpSpans::Many(spans) => spans.shared.as_mut().map(|shared| &mut shared.mlp),
+        }
+    }
+}
+
 /// A feed-forward block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FeedForwardSpans {
@@ -258,6 +276,15 @@ pub(crate) struct ExpertSpans {
     /// The first expert.
     first: FeedForwardSpans,
     pub count: usize,
+    pub shared: Option<SharedSpans>,
+}
+
+/// A shared expert.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SharedSpans {
+    pub mlp: FeedForwardSpans,
+    /// (1, D): the sigmoid of its product with a token multiplies the output.
+    pub gate: Option<Span>,
 }
 
 impl ExpertSpans {
@@ -362,11 +389,9 @@ impl Layout {
     /// The linear layers that have adapters.
     pub fn adapted_linears(&self) -> Vec<(LinearSpans, &AdapterSpans)> {
         let linears = self.blocks.iter().flat_map(|block| {
-            let mut linears: Vec<_> = block.mixing.linears().collect();
-            if let MlpSpans::One(mlp) = &block.mlp {
-                linears.extend([mlp.wide, mlp.out]);
-            }
-            linears
+            let mlp = block.mlp.for_all().into_iter();
+            let mlp = mlp.flat_map(|mlp| [mlp.wide, mlp.out]);
+            block.mixing.linears().chain(mlp).collect::<Vec<_>>()
         });
         let adapted = linears.filter_map(|linear| Some((linear, &self.adapters[linear.adapter?])));
         adapted.collect()
@@ -394,15 +419,16 @@ impl Layout {
         for block in &self.blocks {
             let mut linears: Vec<_> = block.mixing.linears().collect();
             spans.extend(block.mixing.vectors());
-            match &block.mlp {
-                MlpSpans::One(mlp) => linears.extend([mlp.wide, mlp.out]),
-                MlpSpans::Many(experts) => {
-                    spans.push(experts.router);
-                    spans.extend(experts.bias);
-                    for mlp in (0..experts.count).map(|e| experts.expert(e)) {
-                        linears.extend([mlp.wide, mlp.out]);
-                    }
+            if let MlpSpans::Many(experts) = &block.mlp {
+                spans.push(experts.router);
+                spans.extend(experts.bias);
+                spans.extend(experts.shared.and_then(|shared| shared.gate));
+                for mlp in (0..experts.count).map(|e| experts.expert(e)) {
+                    linears.extend([mlp.wide, mlp.out]);
                 }
+            }
+            if let Some(mlp) = block.mlp.for_all() {
+                linears.extend([mlp.wide, mlp.out]);
             }
             for part in linears {
                 spans.push(part.weight);

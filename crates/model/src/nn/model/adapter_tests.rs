@@ -30,9 +30,9 @@ fn dora(targets: Targets, dropout: f64) -> AdapterConfig {
 
 /// On every layer that supports it.
 fn targets(config: &ModelConfig) -> Targets {
-    match config.moe {
-        Some(_) => Targets::AttentionOnly,
-        None => Targets::All,
+    match config.has_common_mlp() {
+        false => Targets::AttentionOnly,
+        true => Targets::All,
     }
 }
 

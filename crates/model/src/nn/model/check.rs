@@ -117,10 +117,11 @@ pub(super) fn shape(config: &ModelConfig, shape: &ModelShape, backend: Backend) 
     }
     if backend == Backend::Composite
         && let Some(moe) = &config.moe
-        && moe.balancing != (Balancing::Loss {})
+        && let Balancing::Bias { rate } = moe.balancing
+        && rate > 0.0
     {
         bail!(
-            "model: experts are balanced by biases on the CPU's fused kernels alone; say balancing: loss"
+            "model: experts are balanced by biases on the CPU's fused kernels alone; say balancing: loss, or a rate of 0"
         )
     }
     match config.faults().first() {

@@ -92,6 +92,7 @@ impl Model {
     pub fn end_step(&mut self) -> Result<()> {
         let biased = self.config.moe.as_ref().map(|moe| moe.balancing);
         if let Some(Balancing::Bias { rate }) = biased
+            && rate > 0.0
             && self.adapter.is_none()
         {
             let (layout, loads) = (&self.layout, &self.loads.0);

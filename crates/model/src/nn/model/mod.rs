@@ -11,6 +11,8 @@ fn by_name(infos: &[ParamInfo]) -> BTreeMap<&str, &ParamInfo> {
 mod adapter_tests;
 mod adapters;
 mod check;
+#[cfg(test)]
+mod expert_tests;
 mod experts;
 #[cfg(test)]
 mod hybrid_tests;

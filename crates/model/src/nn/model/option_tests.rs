@@ -224,8 +224,10 @@ pub(super) fn options() -> Vec<(&'static str, ModelConfig)> {
         ),
     ];
     let hybrids = super::hybrid_tests::hybrids();
+    let mixtures = super::expert_tests::mixtures();
     all.into_iter()
         .chain(hybrids)
+        .chain(mixtures)
         .map(|(name, says)| (name, with(says)))
         .collect()
 }

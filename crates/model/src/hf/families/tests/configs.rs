@@ -184,9 +184,19 @@ fn keys_that_change_the_computation_are_never_skipped() {
         (
             "qwen3_moe",
             "mlp_only_layers",
-            json!([1]),
-            "mlp_only_layers",
+            json!([0, 1]),
+            "no block has experts",
         ),
+        (
+            "qwen2_moe",
+            "layer_types",
+            json!(["full_attention", "sliding_attention"]),
+            "use_sliding_window is false",
+        ),
+        ("qwen3_5_moe", "decoder_sparse_step", json!(2), "decoder"),
+        ("olmoe", "clip_qkv", json!(8.0), "clip_qkv"),
+        ("granitemoe", "logits_scaling", json!(0.0), "not above 0"),
+        ("lfm2_moe", "num_dense_layers", json!(9), "no block has"),
         (
             "qwen2",
             "layer_types",
