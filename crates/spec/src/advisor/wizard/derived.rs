@@ -245,7 +245,7 @@ impl Wizard {
                     .map_or("run".into(), |made| made.draft.run_name());
                 format!("{name}.yaml")
             }
-            path => path.to_string(),
+            typed => crate::spec::file_name(typed),
         }
     }
 
