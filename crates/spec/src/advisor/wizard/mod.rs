@@ -22,6 +22,7 @@ pub use question::{Input, Note, Question, Row};
 
 use super::inspection::{self, ConfigFacts, DataFacts, ModelFacts};
 use crate::base::finding::Finding;
+use crate::base::text::one_line;
 use crate::spec::Issue;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -341,9 +342,10 @@ impl Wizard {
         &self.checks
     }
 
-    /// A check completed.
-    pub fn checked(&mut self, finding: Finding) {
+    /// A check completed, and the one of this title has begun.
+    pub fn checked(&mut self, finding: Finding, next: Option<&str>) {
         self.checks.lines.push(finding);
+        self.checks.next = next.map(one_line);
     }
 
     /// All completed, or why not.
