@@ -3,6 +3,7 @@
 
 use super::answers::{Begin, DataAnswer};
 use super::pass::Pass;
+use super::rollouts::{fewer_rollouts, fit_completions};
 use super::{PresetInfo, Step, Wizard};
 use crate::advisor::choose::{Adapter, CPT_ADAPTER_TOKENS, DataKind, MethodId, Start};
 use crate::advisor::inspection::{DataFacts, ModelFacts};
@@ -52,13 +53,13 @@ const HIGH_RANK: u64 = 64;
 const ALL_WEIGHTS: &str = "all weights";
 
 /// One value that follows from an answer.
-struct Recommended {
-    path: String,
-    text: String,
-    why: String,
+pub(super) struct Recommended {
+    pub path: String,
+    pub text: String,
+    pub why: String,
 }
 
-fn rec(path: &str, text: impl Into<String>, why: impl Into<String>) -> Recommended {
+pub(super) fn rec(path: &str, text: impl Into<String>, why: impl Into<String>) -> Recommended {
     Recommended {
         path: path.into(),
         text: text.into(),
@@ -420,8 +421,9 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
     if facts.kind == DataKind::Text && held_out < 2.0 * (seq_len + 1) as f64 {
         seq_len = fit_held_out(&spec, held_out, seq_len, &mut list);
     }
-    // Its steps count prompts, and the answers to one that comes again are new: nothing is memorized.
+    // Its steps count prompts.
     if spec.rollout_length().is_some() {
+        list.extend(fewer_rollouts(&spec, facts));
         return list;
     }
     let Some(pass) = pass_of(seq_len).filter(|pass| pass.tokens >= 1.0) else {
@@ -470,21 +472,6 @@ fn fit_rows(spec: &RunSpec, row: f64, long: Option<usize>, list: &mut Vec<Recomm
     };
     list.push(rec("model.seq_len", room.to_string(), why));
     room
-}
-
-/// Shorter completions where those of the preset do not fit behind prompts of `row` tokens.
-fn fit_completions(spec: &RunSpec, row: f64, seq_len: usize, list: &mut Vec<Recommended>) {
-    if let Some(length) = spec.rollout_length()
-        && row + length.max_new_tokens as f64 > seq_len as f64
-    {
-        // Prompts differ: the longest may be twice as long as most.
-        let left = (seq_len as f64 - 2.0 * row).max(seq_len as f64 / 4.0);
-        let why = format!(
-            "the context is {seq_len} tokens, and prompts have about {row:.0}: {} do not fit",
-            length.max_new_tokens
-        );
-        list.push(rec("rollout.max_new_tokens", format!("{left:.0}"), why));
-    }
 }
 
 /// A context of which a held-out text of so many tokens has two rows. Returns the context.
@@ -597,7 +584,7 @@ fn own_name(path: &Path) -> Option<String> {
 }
 
 /// Two significant digits.
-fn round_steps(steps: u64) -> u64 {
+pub(super) fn round_steps(steps: u64) -> u64 {
     let mut unit = 1;
     while steps / unit >= 100 {
         unit *= 10;

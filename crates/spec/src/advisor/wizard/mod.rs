@@ -11,6 +11,7 @@ mod knobs;
 mod made;
 mod pass;
 mod question;
+mod rollouts;
 mod steps;
 
 pub use answers::{Answers, Begin, DataAnswer, RewardAnswer};
@@ -80,7 +81,7 @@ pub struct Wizard {
     data: Option<(String, Result<DataFacts, String>)>,
     model: Option<(String, Result<ModelFacts, String>)>,
     config: Option<(String, Result<ConfigFacts, String>)>,
-    /// The data whose unreadable rows were reported: accepted once more, they are left out.
+    /// The data whose unreadable rows, or guessed columns, were reported: accepted once more, they are left out, or taken.
     leaves_out: Option<String>,
     checks: Checks,
     /// Counts what was found at paths: the draft depends on it.

@@ -1,5 +1,6 @@
 //! The wizard by example and by property: going back and forth never loses an answer, errors stay at their rows.
 
+mod columns;
 mod data;
 mod fitting;
 mod forms;
