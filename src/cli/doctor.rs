@@ -46,7 +46,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     if args.json {
         writeln!(out, "{}", super::out::json(&findings)?)?;
     } else {
-        let text = cx.words(table(&machine, &findings, args.all));
+        let text = cx.words(table(&machine, &findings, args.all, cx.columns()));
         out.write_all(text.as_bytes())?;
     }
     let failed = findings.iter().any(|f| f.status == Status::Fail);
@@ -90,11 +90,16 @@ fn record(machine: &Machine, path: &std::path::Path) -> anyhow::Result<()> {
 ///          why   the hardware protects itself …
 ///          fix   check fans, airflow, dust
 /// ```
-fn table(machine: &Machine, findings: &[Finding], all: bool) -> String {
+fn table(
+    machine: &Machine,
+    findings: &[Finding],
+    all: bool,
+    columns: Option<usize>,
+) -> String {
     let mut text = format!("{}\n\n", head(machine));
     for finding in findings {
         if finding.status < Status::Pass || all {
-            text.push_str(&finding::rows(finding, TITLE, ""));
+            text.push_str(&finding::rows_in(finding, TITLE, "", columns));
         }
     }
     if all || findings.iter().any(|f| f.status < Status::Pass) {
@@ -126,13 +131,13 @@ mod tests {
     #[test]
     fn troubles_are_shown_with_cause_and_fix_and_the_rest_is_counted() {
         let findings = [finding(Status::Fail), finding(Status::Pass)];
-        let text = table(&Machine::default(), &findings, false);
+        let text = table(&Machine::default(), &findings, false, None);
         assert!(text.contains("FAIL     A check"), "{text}");
         assert!(text.contains("why   because") && text.contains("fix   do this"));
         assert!(text.contains("1 fail · 1 pass"), "{text}");
         assert_eq!(text.matches("A check").count(), 1);
         assert_eq!(
-            table(&Machine::default(), &findings, true)
+            table(&Machine::default(), &findings, true, None)
                 .matches("A check")
                 .count(),
             2

@@ -2,6 +2,7 @@
 
 use super::Context;
 use super::exit::{Exit, Failure};
+use super::out::hint;
 use crate::base::files::read_plain_text;
 use crate::base::ssh::shell_quote;
 use crate::base::text::{one_line, shown};
@@ -14,7 +15,8 @@ use std::path::{Path, PathBuf};
 
 /// Convert a LLaMA-Factory, Axolotl or TRL config to a spec
 ///
-/// Reports for each key: mapped, mapped with a difference, no equivalent, not needed, unknown.
+/// Reports for each key: mapped, mapped with a difference, no equivalent, not needed, unknown. Without --to the spec is printed, and
+/// the report goes to standard error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui import examples/llama3_pt.yaml
@@ -73,13 +75,12 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         );
         return Err(Failure::user_error(what, "drop --method, or change the file").into());
     }
-    let mut out = std::io::stdout().lock();
-    out.write_all(report(&imported).as_bytes())?;
+    let mut told = report(&imported);
     if let Some(doubt) = &imported.doubt {
-        writeln!(out, "\nnote: {}", one_line(doubt))?;
+        told.push_str(&format!("\nnote: {}\n", one_line(doubt)));
     }
     if let Some(words) = of_template(&imported.draft, cx) {
-        writeln!(out, "\n{}", one_line(&words))?;
+        told.push_str(&format!("\n{}\n", one_line(&words)));
     }
     let heading = format!("Imported from {} ({}).", file, imported.dialect.id());
     let yaml = imported.draft.to_yaml(&[heading]);
@@ -88,14 +89,17 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
             crate::spec::save_new(path, &yaml)
                 .map_err(|error| Failure::unsaved(&error, "--to FILE"))?;
             crate::ui::remember_spec(&cx.env, path);
-            writeln!(
-                out,
-                "\nsaved as {}\nllmtui train {}",
+            outln!(
+                "{told}\nsaved as {}\nllmtui train {}",
                 shown(path),
                 shown(path)
             )?;
         }
-        None => write!(out, "\n{yaml}")?,
+        // Standard output is the spec alone: `llmtui import FILE > spec.yaml`.
+        None => {
+            hint(format_args!("{told}\n"));
+            std::io::stdout().lock().write_all(yaml.as_bytes())?;
+        }
     }
     Ok(Exit::Done)
 }

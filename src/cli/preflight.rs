@@ -53,7 +53,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
             let text = if args.json {
                 encode(&Event::from(checked.clone()))
             } else {
-                cx.words(table_row(checked))
+                cx.words(table_row(checked, cx.columns()))
             };
             if printed.is_ok() {
                 printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -96,10 +96,10 @@ fn verdict(failed: usize) -> String {
     }
 }
 
-/// `ok       Targets are the inputs' next tokens       0.00 s  evidence`, and cause and fix below.
-fn table_row(checked: &Checked) -> String {
+/// `ok       Targets are the inputs' next tokens       0.00 s  evidence`, and cause and fix below; wrapped at words on a terminal.
+fn table_row(checked: &Checked, columns: Option<usize>) -> String {
     let seconds = format!(" {:>5.2} s", checked.seconds);
-    finding::rows(&checked.finding, TITLE, &seconds)
+    finding::rows_in(&checked.finding, TITLE, &seconds, columns)
 }
 
 #[cfg(test)]
@@ -109,16 +109,30 @@ mod tests {
 
     #[test]
     fn a_row_has_its_word_its_evidence_and_its_hint_and_no_control_sequences() {
-        let row = table_row(&Checked {
-            finding: Finding::fail("bad\x1b[2J", "a cause", "do this").named("x", "A check"),
-            seconds: 0.25,
-            of_the_machine: false,
-        });
+        let row = table_row(&checked("bad\x1b[2J"), None);
         assert!(row.starts_with("FAIL     A check"), "{row}");
         assert!(
             row.contains("0.25 s") && row.ends_with("why   a cause\n         fix   do this\n"),
             "{row}"
         );
         assert!(!row.contains('\x1b'));
+    }
+
+    #[test]
+    fn a_row_is_wrapped_at_words_on_a_terminal() {
+        let words = "the longest document has 13 tokens of 1,024 that fit";
+        let row = table_row(&checked(words), Some(80));
+        assert!(row.lines().all(|line| line.len() <= 80), "{row}");
+        let joined: Vec<&str> = row.split_whitespace().collect();
+        assert!(joined.join(" ").contains(words), "{row}");
+    }
+
+    fn checked(evidence: &str) -> Checked {
+        Checked {
+            finding: Finding::fail(evidence, "a cause", "do this").named("x", "A check"),
+            seconds: 0.25,
+            next: None,
+            of_the_machine: false,
+        }
     }
 }

@@ -140,6 +140,7 @@ impl Tape {
                 Event::Checked {
                     finding: Finding::pass(evidence).named(id, title).into(),
                     seconds: 0.09,
+                    next: None,
                 },
             );
         }

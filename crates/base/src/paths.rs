@@ -242,9 +242,58 @@ pub fn expand_home(
     }
 }
 
+/// A path as it was meant that was copied from a shell, in quotes or with backslashes before its blanks: where nothing has the name
+/// as typed, and something the name without them. Any other text is returned unchanged.
+pub fn unquoted(typed: &str, home: Option<&Path>) -> String {
+    let exists = |path: &str| {
+        let full = expand_home(Path::new(path), Path::new(""), home);
+        full.is_ok_and(|full| full.exists())
+    };
+    let said = typed.trim();
+    if !said.contains(['\'', '"', '\\']) || exists(said) {
+        return typed.into();
+    }
+    let mut meant = String::new();
+    let (mut quote, mut letters) = (None, said.chars());
+    while let Some(c) = letters.next() {
+        match (quote, c) {
+            (None, '\'' | '"') => quote = Some(c),
+            (Some(open), c) if c == open => quote = None,
+            (None | Some('"'), '\\') => meant.extend(letters.next()),
+            (_, c) => meant.push(c),
+        }
+    }
+    if exists(&meant) { meant } else { typed.into() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_copied_from_a_shell_is_read_without_its_quotes() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("essay 0.txt");
+        std::fs::write(&file, "x").unwrap();
+        let (folder, meant) = (dir.path().display(), file.display().to_string());
+        for typed in [
+            format!("'{folder}/essay 0.txt'"),
+            format!(" \"{folder}/essay 0.txt\""),
+            format!("{folder}/essay\\ 0.txt"),
+            format!("{folder}/'essay 0'.txt"),
+            "~/essay\\ 0.txt".into(),
+        ] {
+            let found = unquoted(&typed, Some(dir.path()));
+            let found = expand_home(Path::new(&found), Path::new(""), Some(dir.path()));
+            assert_eq!(found.unwrap().display().to_string(), meant, "{typed}");
+        }
+        // A name that has them, and one of nothing, stay.
+        let odd = format!("{folder}/it's");
+        assert_eq!(unquoted(&odd, None), odd);
+        std::fs::write(&odd, "x").unwrap();
+        std::fs::write(dir.path().join("its"), "x").unwrap();
+        assert_eq!(unquoted(&odd, None), odd);
+    }
 
     #[test]
     fn a_leading_tilde_is_the_users_home() {

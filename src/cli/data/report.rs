@@ -58,16 +58,17 @@ fn numbers(out: &mut String, report: &Report) {
         return;
     };
     line(out, "tokens", &token_spread(tokens));
-    let share = tokens.supervised as f64 / tokens.total.max(1) as f64;
-    line(
-        out,
-        "supervised",
-        &format!(
-            "{:>12}   {} of the tokens count in the loss",
-            grouped(tokens.supervised),
-            percent(share, 1)
-        ),
-    );
+    if let Some(share) = report.supervised_share() {
+        line(
+            out,
+            "supervised",
+            &format!(
+                "{:>12}   {} of the tokens count in the loss",
+                grouped(tokens.supervised),
+                percent(share, 1)
+            ),
+        );
+    }
     let never = 1.0 - tokens.used as f64 / tokens.vocab_size.max(1) as f64;
     let words = format!(
         "{:>12}   of {} tokens used, {} never",
@@ -400,9 +401,12 @@ mod tests {
             specials: Vec::new(),
             lengths: lengths.into(),
         });
-        let page = page(&report);
-        assert!(page.contains("160   longer side: median"), "{page}");
-        assert!(page.contains("80   50.0 %"), "{page}");
+        let text = page(&report);
+        assert!(text.contains("160   longer side: median"), "{text}");
+        assert!(text.contains("80   50.0 %"), "{text}");
+        // Of prompts none count, and nothing is wrong with that.
+        report.tokens.iter_mut().for_each(|t| t.supervised = 0);
+        assert!(!page(&report).contains("supervised"));
     }
 
     #[test]

@@ -94,7 +94,7 @@ pub struct DataConfig {
     /// Separate validation data: a file, a folder or a glob. Nothing is then held out from the training data.
     pub val_path: Option<PathBuf>,
     /// Fraction held out for validation: the end of a single text, or random rows.
-    #[schemars(range(min = 0.0, max = 0.9))]
+    #[schemars(range(max = 0.9), extend("exclusiveMinimum" = 0.0))]
     pub val_fraction: f64,
     /// Number of rows held out instead of that fraction; for several sources in proportion to their rows.
     #[serde(skip_serializing_if = "Option::is_none")]

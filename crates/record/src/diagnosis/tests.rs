@@ -533,6 +533,7 @@ fn a_failed_preflight_check_represents_all() {
     let check = |finding: Finding| Event::Checked {
         finding: finding.into(),
         seconds: 0.1,
+        next: None,
     };
     tape.add(check(Finding::pass("fine").named("a", "First")));
     assert_eq!(
@@ -553,6 +554,7 @@ fn preflight_findings_persist_after_a_resume_until_a_check_is_made_again() {
     let check = |finding: Finding| Event::Checked {
         finding: finding.named("cut", "Answers end").into(),
         seconds: 0.1,
+        next: None,
     };
     tape.add(check(Finding::warn("31 % are cut", "why", "do")));
     // Killed, and resumed: a resumed run performs no checks.

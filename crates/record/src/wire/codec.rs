@@ -219,6 +219,7 @@ mod tests {
             Event::Checked {
                 finding,
                 seconds: 0.5,
+                next: None,
             },
         ] {
             let line = encode(&Envelope {

@@ -154,6 +154,9 @@ pub enum Event {
         #[serde(flatten)]
         finding: Box<Finding>,
         seconds: f64,
+        /// The title of the check that begins now; none after the last one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next: Option<String>,
     },
     /// The status of a rule on the training has changed: to a warning, a failure, or clear again.
     Diagnosed {

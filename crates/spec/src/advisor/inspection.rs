@@ -87,6 +87,8 @@ pub struct DataFacts {
     pub format_word: Option<&'static str>,
     /// Where columns must be named: the source's `columns`, ours and theirs.
     pub columns: Vec<(&'static str, String)>,
+    /// The columns were guessed by their names: what they are taken for, to be accepted first.
+    pub guessed: Option<String>,
     /// The same rows with a column of labels as the answer to their text, for those who classify.
     pub labelled: Option<Box<DataFacts>>,
     /// A caveat before training on it; may be empty.
@@ -276,6 +278,7 @@ fn text_facts(text: &str, bytes: u64, n_files: usize) -> DataFacts {
         trainable: true,
         format_word: None,
         columns: Vec::new(),
+        guessed: None,
         labelled: None,
         note: String::new(),
         preview: preview(text.lines()),

@@ -6,7 +6,10 @@ use super::inspection::{DataFacts, ReferenceKind, preview};
 use super::reading::Sample;
 use super::sequences::SampledRow;
 use crate::base::text::one_line;
-use crate::data::formats::{Columns, FormatId, detect, in_options, read as read_row};
+use crate::data::formats::{
+    Columns, Detection, FormatId, Suggestion, detect, in_options, read as read_row, suggest,
+    suggest_answers, unread,
+};
 use crate::data::source::{ReadContext, Rows, SourceConfig, announced_rows, rows as read};
 use crate::data::{Content, DataError, Message, Record, RowFault, Turns};
 use serde_json::Value;
@@ -82,12 +85,12 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
         return Err(no_rows(path, faulty));
     }
     let detected = format_of(&sample).map_err(|e| by_hand(path, &e))?;
-    let format = detected.format;
-    for fault in sample.iter().filter_map(|row| readable(row, format).err()) {
+    let unreadable = |row| detected.readable(row).err();
+    for fault in sample.iter().filter_map(unreadable) {
         faulty.add(fault);
     }
     let faulty = faulty.among(inspected)?;
-    sample.retain(|row| readable(row, format).is_ok());
+    sample.retain(|row| detected.readable(row).is_ok());
     let (of_sample, share) = sample_facts(&sample, &detected);
     let facts = DataFacts {
         format: format!("{} rows, {}", all.kind(), detected.found),
@@ -134,7 +137,7 @@ impl FirstRows {
     fn read(path: &Path, all: &mut Rows, most: u64) -> Result<FirstRows, String> {
         let mut first = FirstRows::default();
         // The rows' format, once enough were read; later rows are checked against it.
-        let mut later: Option<FormatId> = None;
+        let mut later: Option<DetectedFormat> = None;
         while let Some(row) = all.next() {
             first.chars += row
                 .as_ref()
@@ -142,18 +145,14 @@ impl FirstRows {
             match row {
                 Ok(record) if first.sample.len() < SAMPLE => first.sample.push(record),
                 Ok(record) => {
-                    let format = match later {
-                        Some(format) => format,
-                        None => {
-                            format_of(&first.sample)
-                                .map_err(|e| by_hand(path, &e))?
-                                .format
-                        }
+                    let detected = match later.take() {
+                        Some(detected) => detected,
+                        None => format_of(&first.sample).map_err(|e| by_hand(path, &e))?,
                     };
-                    later = Some(format);
-                    if let Err(fault) = readable(&record, format) {
+                    if let Err(fault) = detected.readable(&record) {
                         first.faulty.add(fault);
                     }
+                    later = Some(detected);
                 }
                 // What follows of this file cannot be read: no setting skips that.
                 Err(fault) if all.is_broken() => return Err(words(DataError::Row(fault))),
@@ -181,9 +180,8 @@ fn estimated_rows(all: &Rows, n_rows: u64, (read, bytes): (u64, u64)) -> u64 {
 
 /// What the sample says of its rows, and the share of their characters that a model would learn from. Sizes are left open.
 fn sample_facts(sample: &[Record], detected: &DetectedFormat) -> (DataFacts, f64) {
-    let format = detected.format;
-    let columns = Columns::default();
-    let (text, share) = learned(sample, format, &columns);
+    let (format, columns) = (detected.format, &detected.columns);
+    let (text, share) = learned(sample, format, columns);
     let distinct: BTreeSet<char> = text.chars().collect();
     let kind = kind(format);
     let trainable = learns_from(kind);
@@ -202,20 +200,21 @@ fn sample_facts(sample: &[Record], detected: &DetectedFormat) -> (DataFacts, f64
         faulty: None,
         estimated: false,
         chars: None,
-        messages: messages(sample, format, &columns),
+        messages: messages(sample, format, columns),
         template: None,
-        sampled: sampled(sample, format, &columns),
+        sampled: sampled(sample, format, columns),
         sample: Arc::new(Sample::of(&text, &distinct)),
         chars_per_token: None,
         distinct: None,
         checkable,
-        reference: reference(sample, format, &columns),
+        reference: reference(sample, format, columns),
         trainable,
         format_word: (!detected.sure).then_some(format.word()),
-        columns: Vec::new(),
+        columns: detected.names.clone(),
+        guessed: (!detected.names.is_empty()).then(|| detected.found.clone()),
         labelled: None,
         note: match trainable {
-            true => String::new(),
+            true => detected.caveat.clone(),
             false => format!("no method here trains on {} yet", kind.title()),
         },
         preview: preview(lines.iter().map(String::as_str)),
@@ -403,11 +402,60 @@ struct DetectedFormat {
     found: String,
     /// No other format fits as well.
     sure: bool,
+    /// Columns that were guessed: parts and their names.
+    names: Vec<(&'static str, String)>,
+    columns: Columns,
+    /// What is not read.
+    caveat: String,
 }
 
-/// Whether a run reads a row: it ends at the first that it cannot, or skips such rows.
-fn readable(row: &Record, format: FormatId) -> Result<(), RowFault> {
-    read_row(format, row, &Columns::default()).map(drop)
+impl DetectedFormat {
+    fn of(format: FormatId, found: String, sure: bool) -> DetectedFormat {
+        DetectedFormat {
+            format,
+            found,
+            sure,
+            names: Vec::new(),
+            columns: Columns::default(),
+            caveat: String::new(),
+        }
+    }
+
+    fn guessed(guess: Suggestion) -> DetectedFormat {
+        DetectedFormat {
+            found: format!("{} ({}), by their names", guess.format, guess.words()),
+            columns: guess.parts.iter().cloned().collect(),
+            names: guess.parts,
+            ..DetectedFormat::of(guess.format, String::new(), false)
+        }
+    }
+
+    /// What `detect` found. Where that is a prompt alone, other columns may be its answers.
+    fn detected(told: &Detection, sample: &[Record]) -> DetectedFormat {
+        let mut parts = told.parts.iter();
+        let prompt = match (told.format, parts.find(|(name, _)| *name == "prompt")) {
+            (FormatId::PromptOnly, Some((_, column))) => Some(column),
+            _ => None,
+        };
+        let prompt = prompt.filter(|_| told.parts.iter().all(|(name, _)| *name != "answer"));
+        let others = prompt.map(|prompt| unread(sample, prompt));
+        let others = others.filter(|others| !others.is_empty());
+        let plain = DetectedFormat::of(told.format, told.to_string(), true);
+        let Some(others) = others else { return plain };
+        if let Some(guess) = suggest_answers(sample) {
+            return DetectedFormat::guessed(guess);
+        }
+        let caveat = format!(
+            "not read: {}; an answer is named completion, those of a pair chosen and rejected (data.columns)",
+            others.join(", ")
+        );
+        DetectedFormat { caveat, ..plain }
+    }
+
+    /// Whether a run reads a row: it ends at the first that it cannot, or skips such rows.
+    fn readable(&self, row: &Record) -> Result<(), RowFault> {
+        read_row(self.format, row, &self.columns).map(drop)
+    }
 }
 
 /// If several formats fit equally well, the first that reads every row is used, else one that reads most of them, and the
@@ -415,13 +463,7 @@ fn readable(row: &Record, format: FormatId) -> Result<(), RowFault> {
 fn format_of(sample: &[Record]) -> Result<DetectedFormat, DataError> {
     let columns = Columns::default();
     let doubt = match detect(sample, &columns, None) {
-        Ok(told) => {
-            return Ok(DetectedFormat {
-                format: told.format,
-                found: told.to_string(),
-                sure: true,
-            });
-        }
+        Ok(told) => return Ok(DetectedFormat::detected(&told, sample)),
         Err(doubt) => doubt,
     };
     let read = |format: &FormatId| {
@@ -436,17 +478,18 @@ fn format_of(sample: &[Record]) -> Result<DetectedFormat, DataError> {
     let best = counts.iter().filter(|(_, n)| enough && *n == most);
     let fitting: Vec<&FormatId> = best.map(|(format, _)| *format).collect();
     let Some((format, others)) = fitting.split_first() else {
-        return Err(doubt);
+        let guess = suggest(sample).filter(|guess| {
+            let guess = DetectedFormat::guessed(guess.clone());
+            sample.iter().all(|row| guess.readable(row).is_ok())
+        });
+        return guess.map(DetectedFormat::guessed).ok_or(doubt);
     };
     let others: Vec<&str> = others.iter().map(|other| other.word()).collect();
-    Ok(DetectedFormat {
-        format: **format,
-        found: match others.as_slice() {
-            [] => format.word().to_string(),
-            others => format!("{format}; could also be {}", others.join(", ")),
-        },
-        sure: false,
-    })
+    let found = match others.as_slice() {
+        [] => format.word().to_string(),
+        others => format!("{format}; could also be {}", others.join(", ")),
+    };
+    Ok(DetectedFormat::of(**format, found, false))
 }
 
 /// What rows of a format can be used for.

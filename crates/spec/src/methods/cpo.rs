@@ -3,7 +3,7 @@
 
 use super::dpo::smoothed;
 use super::preference::{self, NLL_LOSS, PAIRS};
-use super::{Criterion, LossMask, Needs, ScoredBatch};
+use super::{Criterion, Knob, LossMask, Needs, ScoredBatch, knob};
 use crate::base::registry::Entry;
 use crate::data::Unit;
 use crate::metrics::{Metric, Readings};
@@ -42,6 +42,22 @@ impl Default for Config {
 }
 
 impl super::Method for Config {
+    fn knobs(&self) -> &'static [Knob] {
+        const OWN: &[Knob] = &[
+            knob(
+                "method.*.beta",
+                "0.05 to 0.5; 0.1 is usual",
+                "how sharply a difference between the answers counts",
+            ),
+            knob(
+                "method.*.nll_weight",
+                "0.5 to 1",
+                "the weight of the chosen answers' likelihood, which stands in for a reference model",
+            ),
+        ];
+        OWN
+    }
+
     fn needs(&self) -> Needs {
         Needs {
             unit: Unit::Pair,

@@ -6,7 +6,10 @@
 //! higher β keeps the policy closer to the reference.
 
 use super::preference::{self, NLL_LOSS, PAIRS, ReferenceChoice};
-use super::{Criterion, LossMask, Needs, REFERENCE_LOGP, ScoredBatch, log_sigmoid, sigmoid};
+use super::{
+    Criterion, Knob, LossMask, Needs, REFERENCE_LOGP, ScoredBatch, knob, log_sigmoid,
+    sigmoid,
+};
 use crate::base::registry::Entry;
 use crate::data::Unit;
 use crate::metrics::{Metric, Readings};
@@ -166,6 +169,15 @@ pub(super) fn smoothed(x: &Tensor, epsilon: f64) -> Result<Tensor> {
 }
 
 impl super::Method for Config {
+    fn knobs(&self) -> &'static [Knob] {
+        const OWN: &[Knob] = &[knob(
+            "method.*.beta",
+            "0.05 to 0.5; 0.1 is usual",
+            "higher keeps the model closer to its reference, and it learns less from the pairs",
+        )];
+        OWN
+    }
+
     fn needs(&self) -> Needs {
         Needs {
             unit: Unit::Pair,

@@ -8,7 +8,9 @@ use super::policy::{
     self, ADVANTAGE, ANSWER_LIMIT, Aggregation, Kl, OLD_LOGP, OnPolicy, RatioLevel,
     TOKEN_REFERENCE, centred, of_row, scale_rows,
 };
-use super::{Batch, Criterion, LossMask, Needs, Normalizer, ReferenceChoice, ScoredBatch};
+use super::{
+    Batch, Criterion, Knob, LossMask, Needs, Normalizer, ReferenceChoice, ScoredBatch, knob,
+};
 use crate::base::registry::Entry;
 use crate::base::stats::sample_std;
 use crate::data::Unit;
@@ -142,6 +144,15 @@ impl OnPolicy for Config {
 }
 
 impl super::Method for Config {
+    fn knobs(&self) -> &'static [Knob] {
+        const OWN: &[Knob] = &[knob(
+            "method.*.beta",
+            "0 to 0.1; 0 for verified answers",
+            "the price of leaving the reference model; 0 needs none and drifts more, which rewards that can be exploited allow",
+        )];
+        OWN
+    }
+
     fn needs(&self) -> Needs {
         Needs {
             unit: Unit::Prompt,

@@ -8,7 +8,8 @@
 
 use super::preference::{self, PAIRS, ReferenceChoice};
 use super::{
-    BASELINE, Criterion, LossMask, Needs, Normalizer, REFERENCE_LOGP, ScoredBatch, sigmoid,
+    BASELINE, Criterion, Knob, LossMask, Needs, Normalizer, REFERENCE_LOGP, ScoredBatch, knob,
+    sigmoid,
 };
 use crate::base::registry::Entry;
 use crate::data::{LABEL, Unit};
@@ -61,6 +62,15 @@ const READINGS: &[Metric] = &{
 };
 
 impl super::Method for Config {
+    fn knobs(&self) -> &'static [Knob] {
+        const OWN: &[Knob] = &[knob(
+            "method.*.beta",
+            "0.05 to 0.5; 0.1 is usual",
+            "higher keeps the model closer to its reference, and it learns less from the marks",
+        )];
+        OWN
+    }
+
     fn needs(&self) -> Needs {
         Needs {
             unit: Unit::Judged,

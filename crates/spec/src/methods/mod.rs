@@ -6,6 +6,7 @@ mod cpo;
 mod dpo;
 mod evaluated;
 mod grpo;
+mod knob;
 mod kto;
 mod orpo;
 pub mod policy;
@@ -27,6 +28,7 @@ mod simpo;
 mod tests;
 
 pub use evaluated::evaluated;
+pub use knob::{Knob, knob};
 pub use preference::ReferenceChoice;
 pub use scored::{ScoredBatch, log_sigmoid, read, sigmoid};
 
@@ -142,6 +144,11 @@ pub trait Method: Send + Sync {
         }
         let c = Tensor::from_vec(c, scored.logp.shape(), &Device::Cpu)?;
         (&scored.logp * c)?.sum_all()? * (-1.0 / scored.normalizer)
+    }
+
+    /// Settings of its own that a form asks for.
+    fn knobs(&self) -> &'static [Knob] {
+        &[]
     }
 
     /// Its own readings besides those of every method; evaluations measure them too, under `val/`.

@@ -5,7 +5,7 @@
 //! L = −ℓ_chosen − λ · ln σ(log-odds_chosen − log-odds_rejected), a mean over pairs.
 
 use super::preference::{self, NLL_LOSS, PAIRS};
-use super::{Criterion, LossMask, Needs, ScoredBatch, log_sigmoid, read};
+use super::{Criterion, Knob, LossMask, Needs, ScoredBatch, knob, log_sigmoid, read};
 use crate::base::registry::Entry;
 use crate::data::Unit;
 use crate::metrics::{Direction, Metric, Readings, Repeatable, id, metric};
@@ -44,6 +44,15 @@ const READINGS: &[Metric] = &{
 };
 
 impl super::Method for Config {
+    fn knobs(&self) -> &'static [Knob] {
+        const OWN: &[Knob] = &[knob(
+            "method.*.beta",
+            "0.05 to 0.3; 0.1 is usual",
+            "the weight of the preference beside the likelihood of the chosen answers",
+        )];
+        OWN
+    }
+
     fn needs(&self) -> Needs {
         Needs {
             unit: Unit::Pair,

@@ -10,7 +10,9 @@ mod gae;
 pub use gae::{Answered, GaeOutput};
 
 use super::policy::{self, Kl, OLD_LOGP, OnPolicy, READ_KL, READINGS};
-use super::{Batch, Criterion, LossMask, Method, Needs, ReferenceChoice, ScoredBatch};
+use super::{
+    Batch, Criterion, Knob, LossMask, Method, Needs, ReferenceChoice, ScoredBatch, knob,
+};
 use crate::base::registry::Entry;
 use crate::data::Unit;
 use crate::metrics::{Direction, Metric, Readings, Repeatable, id, metric};
@@ -221,6 +223,15 @@ impl OnPolicy for Config {
 }
 
 impl Method for Config {
+    fn knobs(&self) -> &'static [Knob] {
+        const OWN: &[Knob] = &[knob(
+            "method.*.beta",
+            "0.01 to 0.1",
+            "the price of leaving the reference model: lower exploits the reward model sooner",
+        )];
+        OWN
+    }
+
     fn needs(&self) -> Needs {
         Needs {
             unit: Unit::Prompt,

@@ -2,7 +2,7 @@
 //! + c · (s_chosen + s_rejected)², a mean over pairs, where m is the pair's own margin, 0 where the data have none.
 
 use super::preference::{self, BY_ACCURACY, PAIRS};
-use super::{Criterion, Needs, ScoredBatch, log_sigmoid, read};
+use super::{Criterion, Knob, Needs, ScoredBatch, knob, log_sigmoid, read};
 use crate::base::registry::Entry;
 use crate::data::{Batch, MARGIN, Unit};
 use crate::metrics::{Direction, Metric, Readings, Repeatable, metric};
@@ -38,6 +38,15 @@ const LENGTH: Metric = metric(
 );
 
 impl super::Method for Config {
+    fn knobs(&self) -> &'static [Knob] {
+        const OWN: &[Knob] = &[knob(
+            "method.*.center_rewards_coefficient",
+            "0 or 0.01",
+            "keeps the scores around 0, so that those of different prompts are comparable",
+        )];
+        OWN
+    }
+
     fn needs(&self) -> Needs {
         Needs {
             unit: Unit::Ranked,

@@ -3,7 +3,7 @@
 
 use super::dpo::smoothed;
 use super::preference::{self, NLL_LOSS, PAIRS};
-use super::{Criterion, LossMask, Needs, ScoredBatch};
+use super::{Criterion, Knob, LossMask, Needs, ScoredBatch, knob};
 use crate::base::registry::Entry;
 use crate::data::Unit;
 use crate::metrics::{Metric, Readings};
@@ -46,6 +46,22 @@ impl Default for Config {
 }
 
 impl super::Method for Config {
+    fn knobs(&self) -> &'static [Knob] {
+        const OWN: &[Knob] = &[
+            knob(
+                "method.*.beta",
+                "2 to 10",
+                "how sharply a difference per token counts: higher separates the answers more",
+            ),
+            knob(
+                "method.*.gamma",
+                "about half of beta",
+                "the margin by which a chosen answer is to win",
+            ),
+        ];
+        OWN
+    }
+
     fn needs(&self) -> Needs {
         Needs {
             unit: Unit::Pair,

@@ -129,7 +129,7 @@ fn tokens(request: &Request, list: &mut Vec<Finding>) {
             "few_tokens",
             Status::Warn,
             format!(
-                "{} tokens per parameter, {} times below 20 ({} tokens): {remedy}",
+                "{} tokens per parameter over the whole run, {} times below 20 ({} tokens): {remedy}",
                 few(ratio),
                 few(TOKENS_PER_PARAM / ratio),
                 short(best)
@@ -138,7 +138,7 @@ fn tokens(request: &Request, list: &mut Vec<Finding>) {
         ));
     } else if ratio > 100.0 {
         list.push(advice("many_tokens", Status::Pass, format!(
-                "{} tokens per parameter, far above 20: right for heavy inference use, expensive for the loss reached",
+                "{} tokens per parameter over the whole run, far above 20: right for heavy inference use, expensive for the loss reached",
                 few(ratio)
             ), source));
     }

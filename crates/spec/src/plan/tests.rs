@@ -360,9 +360,9 @@ fn advice_warns_of_too_few_tokens_and_too_little_memory() {
     assert_eq!(ids[0], "too_large");
     let few = plan.advice.iter().find(|a| a.id == "few_tokens").unwrap();
     assert!(
-        few.evidence
-            .to_string()
-            .starts_with("1.3 tokens per parameter, 15 times below 20 (9.88B tokens)"),
+        few.evidence.to_string().starts_with(
+            "1.3 tokens per parameter over the whole run, 15 times below 20 (9.88B tokens)"
+        ),
         "{few:?}"
     );
     assert_eq!(plan.verdict(), Some(Verdict::TooLarge));

@@ -413,6 +413,18 @@ pub fn save_new(path: &Path, yaml: &str) -> Result<(), SaveError> {
     })
 }
 
+/// The file that is meant by a typed name: `mine` is `mine.yaml`, since a word without an ending names a preset.
+pub fn file_name(typed: &str) -> String {
+    let typed = typed.trim();
+    let path = Path::new(typed);
+    let open = path.extension().is_none() && path.file_name().is_some() && !typed.ends_with('/');
+    if open {
+        format!("{typed}.yaml")
+    } else {
+        typed.into()
+    }
+}
+
 /// The first of `NAME-2.yaml`, `NAME-3.yaml` … that does not exist.
 pub fn free_path(taken: &Path) -> PathBuf {
     let stem = taken.file_stem().unwrap_or_default().to_string_lossy();

@@ -42,7 +42,7 @@ pub use config::{
     RescuePolicy, RunConfig, SampleConfig, TrainConfig,
 };
 pub use differences::{choices, follows};
-pub use draft::{Change, Draft, Place, SaveError, free_path, save_new, shown};
+pub use draft::{Change, Draft, Place, SaveError, file_name, free_path, save_new, shown};
 pub use engines::torch_is_installed;
 pub use files::{SpecFile, spec_file, spec_files};
 pub use group::PresetGroup;

@@ -10,7 +10,7 @@ use super::yaml;
 use crate::base::files::read_plain_text;
 use crate::base::near::{did_you_mean, nearest};
 use crate::base::paths::{expand_home, is_yaml};
-use crate::data::source::is_data_file;
+use crate::data::source::{bad_text, is_data_file};
 use crate::embed;
 use crate::models::{self, SourceError};
 use serde_json::Value;
@@ -502,7 +502,7 @@ fn not_utf8(path: &Path, label: &str) -> Issue {
             Some(byte) => format!("not UTF-8: byte {byte:#04x}"),
             None => "not UTF-8".into(),
         },
-        hint: "convert it, e.g. iconv -f latin1 -t utf-8 IN > OUT".into(),
+        hint: bad_text(&bytes).map_or_else(String::new, |bad| bad.fix.into()),
     }
 }
 

@@ -114,6 +114,7 @@ mod tests {
                 .named("overlap", "Splits are apart")
                 .into(),
             seconds: 0.1,
+            next: None,
         })
         .trim()
         .to_string()

@@ -3,7 +3,7 @@
 
 use super::columns::nearest;
 use super::row::{Row, column_names};
-use super::{Columns, FormatId, HISTORY, Need};
+use super::{Columns, FormatId, HISTORY, Need, suggest, suggest_answers};
 use crate::base::near::within;
 use crate::base::text::one_line;
 use crate::data::{DataError, Record, Unit};
@@ -190,6 +190,7 @@ pub fn detect(
     if let (Some(unit), Some(best)) = (unit, fitting.first())
         && !serves(best.format, unit)
         && let Some(error) = misspelt(first, columns, (best.format, unit))
+            .or_else(|| other_names(sample, (best.format, unit)))
     {
         return Err(error);
     }
@@ -201,7 +202,7 @@ pub fn detect(
         {
             Err(several((sample, columns), &[], &rare))
         }
-        [] => Err(no_format(first, columns)),
+        [] => Err(no_format(sample, first, columns)),
         [a, b, ..] if chosen.is_none() && a.telling() == b.telling() => {
             let most = a.telling();
             let equal = fitting.iter().take_while(|c| c.telling() == most);
@@ -348,7 +349,7 @@ fn turns_as_text(first: &Record) -> Option<&str> {
 
 /// No format fits: what is wrong with the mapping or the row, else the format for which most columns look right, and the
 /// mapping that it would take.
-fn no_format(first: &Record, columns: &Columns) -> DataError {
+fn no_format(sample: &[Record], first: &Record, columns: &Columns) -> DataError {
     let fault = mapping_fault(columns)
         .or_else(|| missing_column(first, columns))
         .or_else(|| text_turns(first))
@@ -359,6 +360,9 @@ fn no_format(first: &Record, columns: &Columns) -> DataError {
     let all: Vec<&str> = FormatId::ALL.iter().map(|f| f.word()).collect();
     let guess = labelled(first).or_else(|| asked_and_answered(first));
     let guess = guess.or_else(|| best_guess(first, columns));
+    let whole = guess.as_ref().is_some_and(|guess| !guess.contains(UNKNOWN));
+    let named = || suggest(sample).map(|found| found.fix());
+    let guess = if whole { guess } else { named().or(guess) };
     let fix = guess.unwrap_or_else(|| {
         format!(
             "set data.format and data.columns: {{part: column}} (for text `-s data.format=text -s data.columns.text=COLUMN`); formats: {}",
@@ -501,6 +505,21 @@ fn misspelt(
     Some(DataError::source(&first.place, what, mapping))
 }
 
+/// Rows whose answers have names that say so in other words, `good` and `bad`: the method needs them, and only the prompt was read.
+fn other_names(sample: &[Record], (found, unit): (FormatId, Unit)) -> Option<DataError> {
+    let first = sample.first()?;
+    let suggestion = suggest_answers(sample).filter(|other| serves(other.format, unit))?;
+    let names = column_names(first.fields.keys());
+    let what = format!(
+        "columns {names}: read as {found}, but the method needs {}",
+        unit.needs()
+    );
+    Some(DataError::source(&first.place, what, suggestion.fix()))
+}
+
+/// In the place of a column in a mapping that nobody can guess.
+const UNKNOWN: &str = "COLUMN";
+
 /// The format for which most columns look right, in the words of a spec.
 fn best_guess(first: &Record, columns: &Columns) -> Option<String> {
     let mut best: Option<(usize, String)> = None;
@@ -534,7 +553,7 @@ fn best_guess(first: &Record, columns: &Columns) -> Option<String> {
                     hits += 1;
                     mapping.push(format!("{}: {}", part.name, one_line(column)));
                 }
-                None => mapping.push(format!("{}: COLUMN", part.name)),
+                None => mapping.push(format!("{}: {UNKNOWN}", part.name)),
             }
         }
         if hits > 0 && best.as_ref().is_none_or(|(most, _)| hits > *most) {

@@ -5,11 +5,14 @@ mod columns;
 mod detect;
 mod pairs;
 mod row;
+mod suggest;
 mod turns;
 pub(in crate::data) mod weight;
 
 pub use columns::{Columns, in_options};
 pub use detect::{Detection, DetectionBasis, detect};
+pub use suggest::{Suggestion, suggest, suggest_answers, unread};
+pub(in crate::data) use suggest::{is_answer, texts};
 
 use super::{Content, DataError, Example, Record, RowFault};
 use crate::base::registry::Entry;

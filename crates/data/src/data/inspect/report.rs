@@ -133,4 +133,12 @@ impl Report {
     pub fn worst(&self) -> Option<Severity> {
         self.findings.iter().map(|finding| finding.severity).min()
     }
+
+    /// The share of the tokens that count in the loss. `None` of prompts, which a model answers in training, and without a tokenizer.
+    pub fn supervised_share(&self) -> Option<f64> {
+        let tokens = self.tokens.as_ref()?;
+        let should = self.findings.iter().any(|f| f.id == "nothing_supervised");
+        let share = tokens.supervised as f64 / tokens.total.max(1) as f64;
+        (tokens.supervised > 0 || should).then_some(share)
+    }
 }

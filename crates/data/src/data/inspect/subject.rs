@@ -12,13 +12,13 @@ use crate::base::child::Child;
 use crate::base::human::grouped;
 use crate::base::paths::{Env, expand_home};
 use crate::data::chat::{AUTO, Template};
-use crate::data::formats::{Columns, FormatId};
+use crate::data::formats::{Columns, FormatId, suggest_answers};
 use crate::data::render::TrainOn;
 use crate::data::source::{self, ReadContext, SourceConfig};
 use crate::data::tokenizer::{self, ChatMarkers, TokenizerConfig};
 use crate::data::vocabulary::has_turns;
 use crate::data::{
-    DataConfig, DataError, Example, OnBadRow, Place, RowFault, Tokenizer, Unit, vocabulary,
+    DataConfig, DataError, Example, OnBadRow, Place, Record, RowFault, Tokenizer, Unit, vocabulary,
 };
 use crate::hub::HubConfig;
 use serde_json::{Map, Value};
@@ -29,6 +29,8 @@ use std::sync::Arc;
 
 /// Bytes of rows that are kept for browsing.
 const KEEP: usize = 48 << 20;
+/// Rows by which columns are guessed.
+const SAMPLE: usize = 64;
 /// Text on which a tokenizer is trained where none is named.
 const LEARN_FROM: usize = 1 << 20;
 
@@ -210,6 +212,7 @@ impl Subject {
     ) -> Result<Inspected, DataError> {
         let mut feed = self.feed(context)?;
         let beginning = beginning(&mut feed);
+        let of_answers = of_answers(&beginning);
         let view: Arc<dyn View> = Arc::new(self.view(&beginning, context)?);
         let options = Options {
             name: self.name.clone(),
@@ -241,6 +244,9 @@ impl Subject {
         drop(rows);
         feed.end()?;
         inspector.set_format(&feed.format());
+        if let Some(fix) = of_answers {
+            inspector.set_fix("unread_columns", fix);
+        }
         if let Some(fault) = feed.broken() {
             inspector.set_fix(
                 "unreadable",
@@ -514,6 +520,16 @@ fn beginning(feed: &mut Feed) -> Vec<Item> {
         items.push(item);
     }
     items
+}
+
+/// Which columns are probably the answers of rows of which only the prompt is read, in the words of a spec.
+fn of_answers(beginning: &[Item]) -> Option<String> {
+    let record = |item: &Item| Record {
+        place: item.place.clone(),
+        fields: item.fields.clone(),
+    };
+    let sample: Vec<Record> = beginning.iter().take(SAMPLE).map(record).collect();
+    suggest_answers(&sample).map(|found| found.fix())
 }
 
 /// The beginning as one text, for a tokenizer to be trained on.

@@ -12,7 +12,9 @@ pub(super) struct NotText {
     pub fix: &'static str,
 }
 
-const CONVERT: &str = "convert it, e.g. iconv -f latin1 -t utf-8 IN > OUT";
+/// Windows-1252 has the letters of Latin-1, and dashes and curly quotes at 0x80 to 0x9F, which would become control characters
+/// in Latin-1 without an error; `iconv` stops at the five bytes that are none of its letters.
+const CONVERT: &str = "convert it, e.g. iconv -f windows-1252 -t utf-8 IN > OUT";
 const NUL: &str = "if it is UTF-16, convert it with iconv -f utf-16 -t utf-8; else drop them: tr -d '\\000' < IN > OUT";
 
 /// UTF-8 without NUL bytes.

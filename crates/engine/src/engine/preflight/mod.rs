@@ -86,6 +86,8 @@ pub const CHECKS: &[Check] = &[
 pub struct Checked {
     pub finding: Finding,
     pub seconds: f64,
+    /// The title of the check that begins now; none after the last one.
+    pub next: Option<&'static str>,
     /// The machine, not the spec, is what failed it: the disk, memory.
     pub of_the_machine: bool,
 }
@@ -94,7 +96,8 @@ pub struct Checked {
 /// reported as skipped unless the subject asks for all.
 pub fn check_all(subject: &mut Subject<'_>, on_check: &mut dyn FnMut(&Checked) -> bool) {
     let mut failed: Option<&str> = None;
-    for check in CHECKS {
+    let mut rest = CHECKS.iter().peekable();
+    while let Some(check) = rest.next() {
         let begun = subject.clock.elapsed();
         let mut of_the_machine = false;
         let found = match failed.filter(|_| check.computes && !subject.all) {
@@ -113,6 +116,7 @@ pub fn check_all(subject: &mut Subject<'_>, on_check: &mut dyn FnMut(&Checked) -
         let checked = Checked {
             finding: found.named(check.id, check.title),
             seconds: (subject.clock.elapsed() - begun).as_secs_f64(),
+            next: rest.peek().map(|next| next.title),
             of_the_machine,
         };
         if !on_check(&checked) {
@@ -245,6 +249,7 @@ impl From<Checked> for Event {
         Event::Checked {
             finding: checked.finding.into(),
             seconds: checked.seconds,
+            next: checked.next.map(String::from),
         }
     }
 }

@@ -153,9 +153,9 @@ fn preflight_passes_on_the_quickstart_and_is_quick() {
     let checks: Vec<(&str, Status, f64)> = events
         .iter()
         .filter_map(|e| match e {
-            Event::Checked { finding, seconds } => {
-                Some((finding.id.as_str(), finding.status, *seconds))
-            }
+            Event::Checked {
+                finding, seconds, ..
+            } => Some((finding.id.as_str(), finding.status, *seconds)),
             _ => None,
         })
         .collect();

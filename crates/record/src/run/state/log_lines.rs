@@ -228,11 +228,14 @@ fn started_line(event: &Event) -> Option<Line> {
     let precision = head.precision.map(|dtype| format!(" in {dtype}"));
     let from = head.resumed_from.map(human::grouped);
     let from = from.map(|step| format!(", resumed from step {step}"));
+    let steps = match head.max_steps {
+        0 => String::new(),
+        n => format!(", {} steps", human::grouped(n)),
+    };
     Some(Line::info(format!(
-        "{}: {}{params}, {} steps{}{}",
+        "{}: {}{params}{steps}{}{}",
         head.name,
         head.method,
-        human::grouped(head.max_steps),
         precision.unwrap_or_default(),
         from.unwrap_or_default(),
     )))

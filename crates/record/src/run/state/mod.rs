@@ -90,6 +90,8 @@ pub struct RunState {
     pub marks: VecDeque<Mark>,
     /// Preflight checks, the newest of each: a resumed run does not repeat them, and what they found stands.
     pub checks: Vec<Finding>,
+    /// The title of the check that is being made.
+    next_check: Option<String>,
     /// What the engine's rules said of the training, the newest of each rule, by its id.
     pub diagnosed: BTreeMap<String, Diagnosed>,
     /// The engine's machine, as it described itself.
@@ -192,7 +194,10 @@ impl RunState {
                 self.step = self.step.max(*step);
                 self.enter(*phase, t);
             }
-            Event::Checked { finding, .. } => self.fold_check(finding),
+            Event::Checked { finding, next, .. } => {
+                self.fold_check(finding);
+                self.next_check = next.as_deref().map(text::one_line);
+            }
             Event::Stepped {
                 step,
                 tokens,
@@ -267,6 +272,12 @@ impl RunState {
         self.refused = None;
         self.orphaned = false;
         self.enter(Phase::Preparing, t);
+    }
+
+    /// The preflight check that is being made, by its title.
+    pub fn checking(&self) -> Option<&str> {
+        let now = self.phase == Some(Phase::Preflight) && self.finished.is_none();
+        self.next_check.as_deref().filter(|_| now)
     }
 
     fn fold_check(&mut self, finding: &Finding) {

@@ -492,6 +492,7 @@ fn the_log_speaks_in_sentences() {
             .named("init_loss", "loss at init")
             .into(),
         seconds: 0.1,
+        next: None,
     });
     tape.add(finished(Outcome::Completed, 100));
     let state = tape.fold();

@@ -206,5 +206,6 @@ pub const RULES: &[Rule] = &[
         |_| "there is a reward model; worth its four models only where tokens need individual credit".into()),
     rule!("6.no" Ppo Unfit when |_| true;
         |i| if i.reward == Reward::Checker { "a verifier scores whole answers: GRPO or RLOO do the same without a critic".into() }
+            else if i.data == DataKind::Pairs { "needs a reward model: these pairs train one (the method reward model), and prompts are learned from afterwards".into() }
             else { "needs a reward model".into() }),
 ];

@@ -3,10 +3,11 @@
 
 use super::answers::{Begin, DataAnswer};
 use super::context::PresetInfo;
-use super::knobs::{ADVISED, ANSWERS, COMMON, EPOCHS, Knob, WARMUP_RATIO};
+use super::knobs::{ADAPTERS, ADVISED, ANSWERS, COMMON, EPOCHS, Knob, RATE, WARMUP_RATIO};
 use super::{Step, Wizard, estimate, sizing};
 use crate::advisor::choose::{self, Adapter, Advice, DataKind, Inputs, Reward, Start};
 use crate::advisor::inspection::{ConfigFacts, DataFacts, ModelFacts};
+use crate::methods::MethodConfig;
 use crate::spec::PresetGroup;
 use serde_json::Value;
 
@@ -207,8 +208,9 @@ impl Wizard {
             .copied()
     }
 
-    /// The settings to ask: the architecture only if it is not given.
-    pub(super) fn knobs(&self) -> Vec<&'static Knob> {
+    /// The settings to ask: the architecture only if it is not given. Those of the method and of its adapter stand behind the
+    /// learning rate.
+    pub(super) fn knobs(&self) -> Vec<Knob> {
         let made = self.made();
         let draft = made.as_ref().map(|made| &made.draft);
         let value = |path: &str| draft.map(|d| d.value(path)).unwrap_or_default();
@@ -223,14 +225,21 @@ impl Wizard {
                     .failed()
                     .any(|line| line.advice().contains(knob.path))
         };
-        let length = |knob: &'static Knob| match knob.path {
-            "train.max_steps" if !value("train.epochs").is_null() => &EPOCHS,
-            "schedule.*.warmup_steps" if !value("train.warmup_ratio").is_null() => &WARMUP_RATIO,
-            _ => knob,
+        let length = |knob: &Knob| match knob.path {
+            "train.max_steps" if !value("train.epochs").is_null() => EPOCHS,
+            "schedule.*.warmup_steps" if !value("train.warmup_ratio").is_null() => WARMUP_RATIO,
+            _ => *knob,
         };
-        COMMON
+        let method = value("method").as_str().and_then(MethodConfig::usual);
+        let own = method.map_or(&[][..], |method| method.knobs());
+        let rate = COMMON.iter().position(|knob| knob.path == RATE);
+        let (first, rest) = COMMON.split_at(rate.map_or(0, |at| at + 1));
+        let of_method = own.iter().chain(ANSWERS.iter().filter(|_| writes));
+        first
             .iter()
-            .chain(ANSWERS.iter().filter(|_| writes))
+            .chain(of_method)
+            .chain(ADAPTERS)
+            .chain(rest)
             .chain(ADVISED.iter().filter(advised))
             .map(length)
             .filter(|k| !(k.shape && given))
@@ -247,7 +256,7 @@ impl Wizard {
                     .map_or("run".into(), |made| made.draft.run_name());
                 format!("{name}.yaml")
             }
-            path => path.to_string(),
+            typed => crate::spec::file_name(typed),
         }
     }
 

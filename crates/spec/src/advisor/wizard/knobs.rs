@@ -1,37 +1,8 @@
-//! The settings that matter for a method, with typical ranges and the effect of each. Meaning and legal values are in
-//! the schema.
+//! The settings that matter, with typical ranges and the effect of each. A method's own are in its file (`methods`).
 
-/// One setting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Knob {
-    /// Full path; `*` stands for the selected member.
-    pub path: &'static str,
-    /// Typical values.
-    pub typical: &'static str,
-    /// The effect of changing it.
-    pub why: &'static str,
-    /// The model's architecture: not asked if the model is given.
-    pub shape: bool,
-}
+use crate::methods::knob;
 
-impl Knob {
-    /// Its name in a form: the key, with its section if the key alone is ambiguous.
-    pub fn word(&self) -> &'static str {
-        match self.path {
-            "eval.every" | "sample.prompt" => self.path,
-            path => path.rsplit('.').next().unwrap_or(path),
-        }
-    }
-}
-
-const fn knob(path: &'static str, typical: &'static str, why: &'static str) -> Knob {
-    Knob {
-        path,
-        typical,
-        why,
-        shape: false,
-    }
-}
+pub use crate::methods::Knob;
 
 const fn shape(path: &'static str, typical: &'static str, why: &'static str) -> Knob {
     Knob {
@@ -41,6 +12,9 @@ const fn shape(path: &'static str, typical: &'static str, why: &'static str) -> 
         shape: true,
     }
 }
+
+/// The most important one.
+pub const RATE: &str = "optimizer.*.lr";
 
 /// In place of the steps where a spec counts passes.
 pub const EPOCHS: Knob = knob(
@@ -57,11 +31,37 @@ pub const WARMUP_RATIO: Knob = knob(
 );
 
 /// Of methods that learn from answers that the model writes.
-pub const ANSWERS: &[Knob] = &[knob(
-    "rollout.max_new_tokens",
-    "64 to 1,024",
-    "longest completion: prompt and completion must fit the context; generation takes most of the time",
-)];
+pub const ANSWERS: &[Knob] = &[
+    knob(
+        "rollout.group_size",
+        "4 to 16",
+        "completions per prompt: more of them tell better which are good, and a step has fewer prompts",
+    ),
+    knob(
+        "rollout.max_new_tokens",
+        "64 to 1,024",
+        "longest completion: prompt and completion must fit the context; generation takes most of the time",
+    ),
+    knob(
+        "rollout.temperature",
+        "0.7 to 1",
+        "below 1 completions are alike, and equal rewards teach nothing; above 1 they fall apart",
+    ),
+];
+
+/// Of matrices beside frozen weights, where there are any.
+pub const ADAPTERS: &[Knob] = &[
+    knob(
+        "adapter.*.rank",
+        "8 to 64",
+        "more parameters that learn: 8 are enough for a style or a task, much new text takes 64",
+    ),
+    knob(
+        "adapter.*.alpha",
+        "twice the rank",
+        "the adapter's output is scaled by alpha / rank: larger acts like a higher learning rate",
+    ),
+];
 
 /// Asked for where a failed check names them.
 pub const ADVISED: &[Knob] = &[
@@ -91,7 +91,7 @@ pub const COMMON: &[Knob] = &[
         "time grows with it; the schedule ends at this step, so set it before the run",
     ),
     knob(
-        "optimizer.*.lr",
+        RATE,
         "1e-4 to 1e-3; the larger the model the lower",
         "the most important setting: too high and the loss spikes, too low and it barely moves",
     ),
@@ -125,7 +125,7 @@ pub const COMMON: &[Knob] = &[
         "128 to 512 on a CPU, 768 to 4,096 on a GPU",
         "width: parameters grow with its square",
     ),
-    shape(
+    knob(
         "model.seq_len",
         "64 to 256 for toys, 1,024 to 8,192 for real use",
         "context length; attention cost grows with its square",
@@ -160,11 +160,23 @@ pub const COMMON: &[Knob] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advisor::choose::FACTS;
+    use crate::methods::MethodConfig;
     use crate::spec::schema::root;
 
     #[test]
     fn every_knob_exists_in_the_schema_and_stands_once() {
-        let all: Vec<&Knob> = COMMON.iter().chain(ANSWERS).chain(ADVISED).collect();
+        let methods = FACTS
+            .iter()
+            .filter_map(|facts| MethodConfig::usual(facts.spec_word));
+        for own in methods.map(|method| method.knobs()) {
+            of_a_form(own);
+        }
+    }
+
+    fn of_a_form(own: &[Knob]) {
+        let lists = [COMMON, own, ADAPTERS, ANSWERS, ADVISED];
+        let all: Vec<&Knob> = lists.into_iter().flatten().collect();
         for (i, knob) in all.iter().enumerate() {
             let mut found = false;
             root().walk("", &mut |path, _| {

@@ -12,6 +12,7 @@ mod made;
 mod pass;
 mod question;
 mod recommended;
+mod rollouts;
 mod sizing;
 mod steps;
 
@@ -24,6 +25,7 @@ pub use question::{Input, Note, Question, Row};
 
 use super::inspection::{self, ConfigFacts, DataFacts, ModelFacts};
 use crate::base::finding::Finding;
+use crate::base::text::one_line;
 use crate::spec::Issue;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -81,7 +83,7 @@ pub struct Wizard {
     data: Option<(String, Result<DataFacts, String>)>,
     model: Option<(String, Result<ModelFacts, String>)>,
     config: Option<(String, Result<ConfigFacts, String>)>,
-    /// The data whose unreadable rows were reported: accepted once more, they are left out.
+    /// The data whose unreadable rows, or guessed columns, were reported: accepted once more, they are left out, or taken.
     leaves_out: Option<String>,
     checks: Checks,
     /// Counts what was found at paths: the draft depends on it.
@@ -343,9 +345,10 @@ impl Wizard {
         &self.checks
     }
 
-    /// A check completed.
-    pub fn checked(&mut self, finding: Finding) {
+    /// A check completed, and the one of this title has begun.
+    pub fn checked(&mut self, finding: Finding, next: Option<&str>) {
         self.checks.lines.push(finding);
+        self.checks.next = next.map(one_line);
     }
 
     /// All completed, or why not.

@@ -1,7 +1,8 @@
 //! Tokenizer, context, batch and steps that suit the data.
 
 use super::pass::Pass;
-use super::recommended::{Recommended, rec};
+use super::recommended::{Recommended, rec, round_steps};
+use super::rollouts::{fewer_rollouts, fit_completions};
 use crate::advisor::choose::DataKind;
 use crate::advisor::inspection::DataFacts;
 use crate::base::human;
@@ -48,8 +49,9 @@ pub fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Ve
     if facts.kind == DataKind::Text && held_out < 2.0 * (seq_len + 1) as f64 {
         seq_len = fit_held_out(&spec, held_out, seq_len, &mut list);
     }
-    // Its steps count prompts, and the answers to one that comes again are new: nothing is memorized.
+    // Its steps count prompts.
     if spec.rollout_length().is_some() {
+        list.extend(fewer_rollouts(&spec, facts));
         return list;
     }
     let Some(pass) = pass_of(seq_len).filter(|pass| pass.tokens >= 1.0) else {
@@ -98,21 +100,6 @@ fn fit_rows(spec: &RunSpec, row: f64, long: Option<usize>, list: &mut Vec<Recomm
     };
     list.push(rec("model.seq_len", room.to_string(), why));
     room
-}
-
-/// Shorter completions where those of the preset do not fit behind prompts of `row` tokens.
-fn fit_completions(spec: &RunSpec, row: f64, seq_len: usize, list: &mut Vec<Recommended>) {
-    if let Some(length) = spec.rollout_length()
-        && row + length.max_new_tokens as f64 > seq_len as f64
-    {
-        // Prompts differ: the longest may be twice as long as most.
-        let left = (seq_len as f64 - 2.0 * row).max(seq_len as f64 / 4.0);
-        let why = format!(
-            "the context is {seq_len} tokens, and prompts have about {row:.0}: {} do not fit",
-            length.max_new_tokens
-        );
-        list.push(rec("rollout.max_new_tokens", format!("{left:.0}"), why));
-    }
 }
 
 /// A context of which a held-out text of so many tokens has two rows. Returns the context.
@@ -226,38 +213,4 @@ pub fn tokenizer(preset: &Draft, facts: &DataFacts) -> Option<Recommended> {
 pub fn tokenizer_word(preset: &Draft, facts: &DataFacts) -> &'static str {
     let by_char = preset.value("data.tokenizer") == "char" && tokenizer(preset, facts).is_none();
     if by_char { "char" } else { "bpe" }
-}
-
-/// Two significant digits.
-fn round_steps(steps: u64) -> u64 {
-    let mut unit = 1;
-    while steps / unit >= 100 {
-        unit *= 10;
-    }
-    steps / unit * unit
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn steps_are_rounded_to_what_people_would_write() {
-        assert_eq!([99, 1_234, 56_789].map(round_steps), [99, 1_200, 56_000]);
-    }
-
-    /// "About 4 epochs; the preset's 2,000 would be 4 and memorize it."
-    #[test]
-    fn epochs_that_differ_are_written_apart() {
-        let sources = crate::spec::SpecSources::default();
-        let set = ["max_steps=2000".to_string()];
-        let spec = crate::spec::load("shakespeare-bpe", &set, &sources);
-        let less = fewer_steps(&spec.unwrap().spec, 468.0, 1.0, (4.0, 100)).unwrap();
-        assert!(
-            less.why.contains("the preset's 2,000 would be 4.3"),
-            "{}",
-            less.why
-        );
-        assert!(less.why.starts_with("about 3."), "{}", less.why);
-    }
 }

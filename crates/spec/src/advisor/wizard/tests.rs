@@ -1,5 +1,6 @@
 //! The wizard by example and by property: going back and forth never loses an answer, errors stay at their rows.
 
+mod columns;
 mod data;
 mod fitting;
 mod forms;
@@ -105,7 +106,7 @@ fn enter_alone_leads_to_a_running_quickstart() {
         Outcome::Stay,
         "the checks are still running"
     );
-    wizard.checked(line(Status::Pass));
+    wizard.checked(line(Status::Pass), None);
     wizard.checks_over(Ok(()));
     let Outcome::Start { name, yaml, force } = wizard.enter() else {
         panic!("{:?}", wizard.error());
@@ -171,13 +172,13 @@ fn a_failed_check_is_explained_and_leads_back_to_the_settings() {
     let mut wizard = wizard();
     until(&mut wizard, Step::Finish);
     assert!(matches!(wizard.enter(), Outcome::Check { .. }));
-    wizard.checked(line(Status::Pass));
-    wizard.checked(line(Status::Fail));
+    wizard.checked(line(Status::Pass), None);
+    wizard.checked(line(Status::Fail), None);
     wizard.checks_over(Ok(()));
     let question = wizard.question();
     assert_eq!(question.rows[0].title, "back to the settings");
     let labels: Vec<&str> = question.notes.iter().map(|n| n.label).collect();
-    assert_eq!(labels, ["passed", "failed"]);
+    assert_eq!(labels, ["failed", "passed"]);
     assert!(
         wizard
             .error()
@@ -191,7 +192,7 @@ fn a_failed_check_is_explained_and_leads_back_to_the_settings() {
     let mut other = wizard.clone();
     until(&mut other, Step::Finish);
     other.enter();
-    other.checked(line(Status::Fail));
+    other.checked(line(Status::Fail), None);
     assert_eq!(other.question().rows.len(), 1, "not before all completed");
     other.checks_over(Ok(()));
     let row = other.question().rows[1].clone();

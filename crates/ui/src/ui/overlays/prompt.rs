@@ -1,5 +1,6 @@
 //! One question that is answered by a text.
 
+use crate::base::paths::unquoted;
 use super::{Canvas, Choice, LIST, Overlay, PATH, Reply};
 use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
@@ -107,6 +108,9 @@ impl Overlay for Prompt {
         let text = self.field.text();
         match action {
             Action::Accept if self.needed && text.trim().is_empty() => Reply::Stay,
+            Action::Accept if self.path.is_some() => {
+                Reply::Chosen(self.answer(unquoted(&text, None)))
+            }
             Action::Accept => Reply::Chosen(self.answer(text)),
             Action::Cancel | Action::Leave if self.live => {
                 Reply::Revert(self.answer(String::new()))

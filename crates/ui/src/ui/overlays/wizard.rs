@@ -155,10 +155,10 @@ impl WizardScreen {
 
     /// A check was made.
     fn checked(&mut self, event: &Event) {
-        let Event::Checked { finding, .. } = event else {
+        let Event::Checked { finding, next, .. } = event else {
             return;
         };
-        self.wizard.checked(finding.sanitized());
+        self.wizard.checked(finding.sanitized(), next.as_deref());
         self.refresh(false);
     }
 

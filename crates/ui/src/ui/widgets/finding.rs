@@ -36,8 +36,8 @@ pub fn meaning(status: Status) -> Meaning {
 
 /// `! gradient norm  9 times its median at step 903`, the title in `width` columns.
 pub fn row(finding: &Finding, width: usize, theme: &Theme) -> Vec<Word> {
-    // Title and evidence do not run together where a title is wider than its column.
-    let gap = if width > 0 && finding.title.width() > width {
+    // Title and evidence do not run together where a title fills its column.
+    let gap = if width > 0 && finding.title.width() >= width {
         2
     } else {
         1

@@ -142,6 +142,7 @@ kinds! {
     eos_not_supervised
     empty
     over_length
+    unread_columns
     duplicates
     near_duplicates
     same_answers

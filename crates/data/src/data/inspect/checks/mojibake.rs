@@ -28,7 +28,7 @@ impl Check for Mojibake {
 }
 
 /// Windows-1252's letters for the bytes 0x80 to 0x9F; five of them have none and pass as they are.
-const WINDOWS: [char; 32] = [
+pub(super) const WINDOWS: [char; 32] = [
     '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž', '\u{8f}',
     '\u{90}', '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
 ];

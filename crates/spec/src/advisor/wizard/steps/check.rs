@@ -41,8 +41,9 @@ impl Ask for Check {
             let words = "A copy of the model is being tested; the first results come in a moment.";
             return (vec![note("At work", words)], Vec::new());
         }
-        let notes = lines
-            .iter()
+        let notes = checks
+            .sorted()
+            .into_iter()
             .map(|line| {
                 let advice = match line.advice() {
                     advice if advice.is_empty() => advice,

@@ -6,6 +6,7 @@ use crate::advisor::wizard::answers::DataAnswer;
 use crate::advisor::wizard::question::{Ask, Explanation, Row, note};
 use crate::advisor::wizard::{InspectRequest, Outcome, Wizard};
 use crate::base::human;
+use crate::base::paths::unquoted;
 use crate::base::text::one_line;
 
 pub(in crate::advisor::wizard) struct Data;
@@ -106,7 +107,7 @@ impl Ask for Data {
     }
 
     fn type_in(&self, wizard: &mut Wizard, text: &str) {
-        wizard.answers.data_path = text.to_string();
+        wizard.answers.data_path = unquoted(text, wizard.home());
     }
 
     fn enter(&self, wizard: &mut Wizard) -> Outcome {
@@ -128,13 +129,14 @@ impl Ask for Data {
                 ))
             }
             Some((known, Ok(facts))) if *known == path => {
-                match facts.faulty.as_ref().map(|faulty| choices(faulty, &path)) {
-                    Some(choices) if wizard.leaves_out.as_ref() != Some(&path) => {
-                        wizard.leaves_out = Some(path);
-                        wizard.refuse(choices)
-                    }
-                    _ => wizard.advance(),
+                let faulty = facts.faulty.as_ref().map(|faulty| choices(faulty, &path));
+                let guessed = facts.guessed.as_ref().map(|found| guess(found));
+                let asked: Vec<String> = guessed.into_iter().chain(faulty).collect();
+                if asked.is_empty() || wizard.leaves_out.as_ref() == Some(&path) {
+                    return wizard.advance();
                 }
+                wizard.leaves_out = Some(path);
+                wizard.refuse(asked.join(" "))
             }
             Some((known, Err(why))) if *known == path => {
                 let why = why.clone();
@@ -145,6 +147,13 @@ impl Ask for Data {
             _ => Outcome::Look(InspectRequest::Data(path.into())),
         }
     }
+}
+
+/// What the columns are taken for, and what to do if they are something else.
+fn guess(found: &str) -> String {
+    format!(
+        "The columns have names that no format knows: taken as {found}. Choose the file again if that is right; else rename them: prompt and completion, or prompt, chosen and rejected."
+    )
 }
 
 /// What can be done about rows that cannot be read.

@@ -4,6 +4,7 @@ use crate::advisor::choose;
 use crate::advisor::wizard::answers::Begin;
 use crate::advisor::wizard::question::{Ask, Explanation, Row, note};
 use crate::advisor::wizard::{InspectRequest, Outcome, Step, Wizard};
+use crate::base::paths::unquoted;
 use crate::base::text::one_line;
 use crate::spec::import::{KeyOutcome, METHODS};
 
@@ -93,7 +94,7 @@ impl Ask for Goal {
         if wizard.answers.config_path.trim() != text.trim() {
             wizard.answers.config_method.clear();
         }
-        wizard.answers.config_path = text.to_string();
+        wizard.answers.config_path = unquoted(text, wizard.home());
     }
 
     fn enter(&self, wizard: &mut Wizard) -> Outcome {

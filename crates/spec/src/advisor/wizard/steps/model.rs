@@ -70,7 +70,7 @@ impl Ask for Model {
             let each = tokens as f64 / n as f64;
             notes.push(note(
                 "Your data",
-                format!("about {each:.2} training tokens per parameter; 20 are compute-optimal (Hoffmann et al. 2022), and below 1 the model soon memorizes the text"),
+                format!("about {each:.2} tokens per parameter in one pass; 20 are compute-optimal (Hoffmann et al. 2022), and below 1 the model soon memorizes the text"),
             ));
         }
         (notes, Vec::new())

@@ -6,6 +6,7 @@ use crate::advisor::wizard::answers::DataAnswer;
 use crate::advisor::wizard::question::{Ask, Explanation, Row, note};
 use crate::advisor::wizard::{InspectRequest, Outcome, Wizard};
 use crate::base::human;
+use crate::base::paths::unquoted;
 
 pub(in crate::advisor::wizard) struct Start;
 
@@ -75,7 +76,7 @@ impl Ask for Start {
     }
 
     fn type_in(&self, wizard: &mut Wizard, text: &str) {
-        wizard.answers.start_path = text.to_string();
+        wizard.answers.start_path = unquoted(text, wizard.home());
     }
 
     fn enter(&self, wizard: &mut Wizard) -> Outcome {

@@ -422,7 +422,7 @@ fn tokens_per_parameter_are_those_of_the_training_split() {
     let each = 1_003_854.0 / n as f64;
     let notes = wizard.question().notes;
     let told = notes.iter().find(|n| n.label == "Your data").unwrap();
-    let expected = format!("about {each:.2} training tokens per parameter");
+    let expected = format!("about {each:.2} tokens per parameter in one pass");
     assert!(told.text.starts_with(&expected), "{} {expected}", told.text);
 }
 

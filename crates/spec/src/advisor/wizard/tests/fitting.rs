@@ -157,7 +157,7 @@ fn a_check_that_asks_for_a_template_leads_to_a_row_for_it() {
     wizard.enter();
     let mut failed = Finding::fail("none", "no end", "look at rows; check data.template");
     failed.title = "Answers end".into();
-    wizard.checked(failed);
+    wizard.checked(failed, None);
     wizard.checks_over(Ok(()));
     wizard.enter();
     assert_eq!(wizard.step(), Step::Settings);

@@ -289,6 +289,7 @@ fn a_run_that_a_check_ended_shows_it_on_its_page_and_on_health() {
     bench.event(Event::Checked {
         finding: finding.into(),
         seconds: 0.1,
+        next: None,
     });
     bench.event(Event::Finished {
         outcome: crate::wire::Outcome::Refused,

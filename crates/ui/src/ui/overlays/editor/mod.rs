@@ -335,7 +335,7 @@ impl Editor {
     fn act_save(&mut self, action: Action) -> Reply {
         match action {
             Action::Accept => {
-                let path = self.field.text().trim().to_string();
+                let path = crate::spec::file_name(&self.field.text());
                 if path.is_empty() {
                     self.error = Some("which file?".into());
                     return Reply::Stay;

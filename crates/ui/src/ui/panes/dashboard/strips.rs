@@ -215,10 +215,16 @@ pub fn checks(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme) 
     let inner = Rect { x, width, ..area };
     let taken = 1 + text::paragraph(buffer, inner, heading, meaning, theme);
     let room = usize::from(area.height.saturating_sub(taken));
-    let skip = state.checks.len().saturating_sub(room);
-    for (row, check) in state.checks.iter().skip(skip).enumerate() {
-        let words = finding::row(check, CHECK, theme);
-        text::draw(buffer, x, area.y + taken + row as u16, width, &words, theme);
+    let now = state.checking().map(|title| {
+        let mark = theme.glyphs().beside_numbers(theme.glyphs().ellipsis);
+        vec![word(format!("{mark} {title}"), Meaning::Muted)]
+    });
+    let rows = state.checks.len() + usize::from(now.is_some());
+    let made = state.checks.iter();
+    let made = made.map(|check| finding::row(check, CHECK, theme));
+    let shown = made.chain(now).skip(rows.saturating_sub(room));
+    for (words, y) in shown.zip(area.y + taken..area.bottom()) {
+        text::draw(buffer, x, y, width, &words, theme);
     }
 }
 

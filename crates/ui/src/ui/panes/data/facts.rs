@@ -132,8 +132,9 @@ fn numbers(buffer: &mut Buffer, area: Rect, report: &Report, theme: &Theme) {
     let spread = match &report.tokens {
         Some(tokens) => {
             rows.push(("tokens", grouped(tokens.total)));
-            let share = 100.0 * tokens.supervised as f64 / tokens.total.max(1) as f64;
-            rows.push(("of them supervised", format!("{share:.1} %")));
+            if let Some(share) = report.supervised_share() {
+                rows.push(("of them supervised", format!("{:.1} %", 100.0 * share)));
+            }
             &tokens.lengths
         }
         None => {
