@@ -132,7 +132,7 @@ fn value(args: &Args, set: &Set, control: Option<&Set>) -> serde_json::Value {
     };
     json!({
         "model": args.model,
-        "file": args.file,
+        "file": crate::base::json::path(&args.file),
         "seed": args.seed,
         "set": of(set),
         "control": control.map(of),
