@@ -631,3 +631,26 @@ fn the_batch_of_a_step_has_the_loss_in_the_log_and_a_branch_is_made_from_there()
     let reported = std::fs::read_to_string(folder.join("events.jsonl")).unwrap_or_default();
     assert_eq!(reported, "", "nothing was started");
 }
+
+/// Those of `max_steps` were shown, which epochs replace.
+#[test]
+fn batches_of_a_spec_in_epochs_end_with_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let text: String = (0..400).map(|i| format!("{}\n", question(i))).collect();
+    std::fs::write(dir.path().join("t.txt"), text).unwrap();
+    let step = |n: u64| {
+        let n = n.to_string();
+        let words = ["data.path=t.txt", "epochs=1.5"];
+        let set = words.iter().flat_map(|word| ["-s", word]);
+        let args = ["batches", "smoke", "--step", &n].into_iter().chain(set);
+        llmtui(dir.path(), &args.collect::<Vec<_>>())
+    };
+    let beyond = step(1_000_000);
+    let said = String::from_utf8_lossy(&beyond.stderr).into_owned();
+    let last = said.split("from 1 to ").nth(1).unwrap_or(&said);
+    let (last, rest) = last.split_once(' ').unwrap();
+    assert!(rest.starts_with("(epochs 1.5)"), "{said}");
+    let last: u64 = last.replace(',', "").parse().unwrap();
+    assert_eq!(step(last).status.code(), Some(0));
+    assert_eq!(step(last + 1).status.code(), Some(2));
+}

@@ -13,7 +13,8 @@ use super::run_ref::{
 use super::spec_changes::{self, Change, of_specs};
 use super::{Context, model_ref};
 use crate::base::human::grouped;
-use crate::base::text::one_line;
+use crate::base::paths::check_utf8;
+use crate::base::text::{one_line, shown};
 use crate::engine::Progress;
 use crate::engine::checkpoint::{self, Manifest};
 use crate::run::compare::{Setting, settings};
@@ -72,6 +73,10 @@ impl Branch {
             return Err(Failure::user_error("a branch takes its parent's spec", hint).into());
         }
         let (parent, from) = origin(word, cx)?;
+        check_utf8(parent.path()).map_err(|error| {
+            let what = format!("{}: {error}", shown(parent.path()));
+            Failure::user_error(what, "rename it, or move the run to another runs directory")
+        })?;
         let of_parent = spec_of(&parent)?;
         let (was, rows) = (of_parent.to_value(), of_parent.train.micro_batch_size);
         let target = parent.spec_path().display().to_string();

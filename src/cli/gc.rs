@@ -8,6 +8,7 @@ use crate::base::files::{
     DELETED, is_stale_temporary, is_temporary, read_plain_text, remove_folder,
 };
 use crate::base::human;
+use crate::base::json;
 use crate::base::ssh::shell_quote;
 use crate::base::text::{one_line, shown};
 use crate::data::store;
@@ -145,7 +146,7 @@ impl Collector<'_> {
         self.items.push(json!({
             "place": place,
             "what": waste.what,
-            "path": waste.path,
+            "path": json::path(&waste.path),
             "bytes": waste.bytes,
         }));
         if self.args.json {

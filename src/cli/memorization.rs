@@ -124,7 +124,7 @@ fn value(args: &Args, set: &Set, control: Option<&Set>) -> serde_json::Value {
     let of = |set: &Set| {
         json!({
             "texts": set.known.len(),
-            "mean_logp": median(&set.known.iter().map(|k| k.mean).collect::<Vec<_>>()),
+            "median_mean_logp": median(&set.known.iter().map(|k| k.mean).collect::<Vec<_>>()),
             "codec": {"estimator": "codec", "value": set.codec.map(|c| c.0), "stderr": set.codec.map(|c| c.1)},
             "zlib_ratio": {"estimator": "bits_ratio", "value": median(&set.zlib), "texts": set.zlib.len()},
             "min_k_prob": {"estimator": "min_k_20", "value": median(&set.min_k)},
@@ -132,7 +132,7 @@ fn value(args: &Args, set: &Set, control: Option<&Set>) -> serde_json::Value {
     };
     json!({
         "model": args.model,
-        "file": args.file,
+        "file": crate::base::json::path(&args.file),
         "seed": args.seed,
         "set": of(set),
         "control": control.map(of),

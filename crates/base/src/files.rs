@@ -180,6 +180,10 @@ pub fn not_written(path: &Path, error: &io::Error) -> (String, String) {
 /// The same for a folder that could not be created.
 pub fn not_made(path: &Path, error: &io::Error) -> (String, String) {
     match error.kind() {
+        // Of a name that is too long the system says so.
+        io::ErrorKind::InvalidFilename if error.raw_os_error().is_none() => {
+            (format!("{}: {error}", shown(path)), "rename it".into())
+        }
         io::ErrorKind::AlreadyExists => (
             format!("{} is a file, not a folder", shown(path)),
             "name another folder".into(),

@@ -170,6 +170,23 @@ impl Env {
     }
 }
 
+/// Specs, logs and other programs name files in UTF-8.
+///
+/// # Errors
+/// A name on the whole path is not UTF-8.
+pub fn check_utf8(path: &Path) -> std::io::Result<()> {
+    match std::path::absolute(path)?.to_str() {
+        Some(_) => Ok(()),
+        None => Err(std::io::Error::new(
+            std::io::ErrorKind::InvalidFilename,
+            NOT_UTF8,
+        )),
+    }
+}
+
+/// What is wrong with a path that [`check_utf8`] refuses.
+pub const NOT_UTF8: &str = "the name of a folder on this path is not UTF-8, as paths in specs are";
+
 /// A hint for a path that does not exist and resembles no other: where it was looked for. `full` is the resolved path of `said`.
 pub fn not_found_hint(said: &Path, full: &Path) -> String {
     let folder = full.parent().unwrap_or(full);
@@ -293,6 +310,14 @@ mod tests {
         std::fs::write(&odd, "x").unwrap();
         std::fs::write(dir.path().join("its"), "x").unwrap();
         assert_eq!(unquoted(&odd, None), odd);
+    }
+
+    #[test]
+    fn a_path_is_utf8_as_a_whole() {
+        use std::os::unix::ffi::OsStrExt;
+        let odd = Path::new(std::ffi::OsStr::from_bytes(b"/tmp/sp \xff"));
+        assert!(check_utf8(&odd.join("a")).is_err());
+        check_utf8(Path::new("/tmp/später")).unwrap();
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! each token: what a step learned from can be looked at, and checked against any other program.
 
 use super::batch_rows::{LEGEND, Sheet};
-use crate::base::human::grouped;
+use crate::base::human::{grouped, number};
 use crate::base::ssh::shell_quote;
 use crate::base::text::one_line;
 use crate::cli::args::SpecArgs;
@@ -70,12 +70,18 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             loaded.spec
         }
     };
-    if !args.held_out {
+    // What epochs come to is known once the data are read.
+    if !args.held_out && spec.train.epochs.is_none() {
         drawn_from_data(args, &spec)?;
     }
     let data = spec
         .open_data(&DataEnv::from_env(&cx.env))
         .map_err(|e| Failure::data(&e))?;
+    let pass = data.micro_steps_per_epoch(spec.train.micro_batch_size);
+    let spec = spec.on_data(pass);
+    if !args.held_out {
+        drawn_from_data(args, &spec)?;
+    }
     let revisit = match &run {
         Some(run) => Revisit::of_run(run, &spec, &data)?,
         None => Revisit::of_spec(&spec, &data),
@@ -129,7 +135,11 @@ fn drawn_from_data(args: &Args, spec: &RunSpec) -> Result<(), Failure> {
             0 => "--step 0: steps are counted from 1".into(),
             _ => format!("no step {}", grouped(last)),
         };
-        let fix = format!("choose a step from 1 to {} (max_steps)", grouped(steps));
+        let length = match spec.train.epochs {
+            Some(epochs) => format!("epochs {}", number(epochs)),
+            None => "max_steps".into(),
+        };
+        let fix = format!("choose a step from 1 to {} ({length})", grouped(steps));
         return Err(Failure::user_error(what, fix));
     }
     let cold = spec.rollout.cold_start_steps;

@@ -96,10 +96,10 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut changes: BTreeMap<&str, u64> = BTreeMap::new();
     each(&subject, cx, &mut |row| match fields(&row, &to) {
         Ok(fields) => {
-            if let (To::Format(writer), Ok(example)) = (&to, &row.example)
-                && let Some(change) = writer.change(example)
-            {
-                *changes.entry(change).or_default() += 1;
+            if let (To::Format(writer), Ok(example)) = (&to, &row.example) {
+                for change in writer.changes(example) {
+                    *changes.entry(change).or_default() += 1;
+                }
             }
             out.write(&fields).map_err(unwritten)
         }

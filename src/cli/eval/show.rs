@@ -2,6 +2,7 @@
 
 use super::{Args, Asked};
 use crate::base::human;
+use crate::base::json;
 use crate::base::text::{one_line, shown};
 use crate::tasks::{
     AnswerConfig, Comparison, Listed, Prepared, Reading, Summary, compare, compared_by, summarize,
@@ -37,7 +38,7 @@ pub(super) fn list(listed: &[Listed]) -> String {
 /// The tasks for `--json`.
 pub(super) fn listed(listed: &[Listed]) -> Value {
     let one =
-        |task: &Listed| json!({"name": task.name, "summary": task.summary, "file": task.file});
+        |task: &Listed| json!({"name": task.name, "summary": task.summary, "file": task.file.as_deref().map(json::path)});
     listed.iter().map(one).collect()
 }
 

@@ -257,7 +257,7 @@ pub fn objects(runs_dir: &Path) -> Vec<serde_json::Value> {
         serde_json::json!({
             "pipeline": state.id,
             "name": state.name,
-            "path": dir.path(),
+            "path": crate::base::json::path(dir.path()),
             "status": state.word(dir.is_live()),
             "created": state.created,
             "stages": stages,

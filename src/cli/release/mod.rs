@@ -6,6 +6,7 @@ mod push;
 use super::exit::{Exit, Failure, is_broken_pipe};
 use super::{Context, card, finding, model_ref, out};
 use crate::base::finding::{Finding, Status};
+use crate::base::json;
 use crate::base::text::{one_line, shown};
 use crate::models::{self, Parts};
 use crate::release::{self, LocalEnv, Subject};
@@ -216,9 +217,9 @@ impl<'a> Release<'a> {
 
     fn value(&self, sent: Option<Value>) -> Value {
         json!({
-            "folder": self.folder,
+            "folder": json::path(&self.folder),
             "findings": self.findings,
-            "laid_out": self.made,
+            "laid_out": self.made.as_deref().map(json::path),
             "repo": self.args.repo,
             "files": self.parcel.as_ref().map(push::Package::to_json),
             "uploaded": sent,

@@ -3,6 +3,7 @@
 use super::rows_of;
 use crate::base::files::read_plain_text;
 use crate::base::human::grouped;
+use crate::base::json;
 use crate::base::text::{cut_middle, one_line};
 use crate::cli::run_ref::spec_of;
 use crate::cli::spec_changes::{self, Change, of_specs, word};
@@ -184,7 +185,7 @@ pub fn objects(runs: &[&RunSummary]) -> Vec<Value> {
         let changes = parent_in(run, runs).map(|parent| changes(run, parent));
         let changes = spec_changes::objects(&changes.unwrap_or_default());
         json!({
-            "id": run.id, "name": run.name, "path": run.path, "depth": node.follows.len(),
+            "id": run.id, "name": run.name, "path": json::path(&run.path), "depth": node.follows.len(),
             "parent": run.parent, "method": run.method, "status": run.status.word(),
             "step": run.step, "max_steps": run.max_steps, "val_loss": run.val_loss,
             "pass_at_1": run.pass_at_1, "best_evaluation": run.best_evaluation,
@@ -207,6 +208,29 @@ mod tests {
             "{long}"
         );
         assert_eq!(phrase(&Some(json!(0.001))), word(&Some(json!(0.001))));
+    }
+
+    /// It ended the program.
+    #[test]
+    fn a_runs_directory_with_another_name_than_utf8_is_listed() {
+        use std::os::unix::ffi::OsStrExt;
+        let dir = tempfile::tempdir().unwrap();
+        let clock = crate::base::clock::SystemClock::new();
+        RunDir::create(&dir.path().join("runs"), "a", "{}", "", &clock).unwrap();
+        let odd = dir.path().join(std::ffi::OsStr::from_bytes(b"sp \xff"));
+        std::fs::rename(dir.path().join("runs"), &odd).unwrap();
+        let (runs, _) = crate::run::index::list(&odd).unwrap();
+        let objects = objects(&runs.iter().collect::<Vec<_>>());
+        let path = objects[0]["path"].as_str().unwrap();
+        assert!(path.contains("sp \u{fffd}/"), "{path}");
+        let line = crate::cli::out::json_line(&runs[0]).unwrap();
+        assert!(line.contains("sp \u{fffd}/"), "{line}");
+        // No new one is begun there: what refers to it by its path would not find it.
+        let refused = RunDir::create(&odd, "a", "{}", "", &clock).unwrap_err();
+        let refused = crate::cli::exit::Failure::not_a_new_run(&refused);
+        assert!(refused.what.ends_with("is not UTF-8, as paths in specs are"));
+        assert!(refused.hint.contains("--runs-dir"), "{refused:?}");
+        assert_eq!(crate::run::index::list(&odd).unwrap().0.len(), 1);
     }
 
     #[test]

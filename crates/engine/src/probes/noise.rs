@@ -73,7 +73,7 @@ const CONSISTENCY: Metric = metric(
     "",
     Direction::Neutral,
     Repeatable::Yes,
-    "mean cosine between the gradients of micro-batches, weighted by their norms (Li et al. 2026, arXiv 2602.14462)",
+    "mean cosine between the micro-batches' mean gradients, weighted by their norms (Li et al. 2026, arXiv 2602.14462)",
 )
 .label("consistency")
 .health()
@@ -134,6 +134,7 @@ struct Noise {
     seen: usize,
     /// Σ w² of their shares of the step.
     weights: f64,
+    means: Means,
     all: Averages,
     blocks: Vec<Averages>,
 }
@@ -148,9 +149,49 @@ impl Noise {
             parts: vec![0.0; setup.n_layer + 1],
             seen: 0,
             weights: 0.0,
+            means: Means::default(),
             all: Averages::new(),
             blocks: vec![Averages::new(); setup.n_layer],
         }
+    }
+}
+
+/// The mean gradients of micro-batches, whose directions are compared. Their contributions to the step's gradient are these times
+/// their shares of it: of three tokens beside two hundred, hardly anything.
+#[derive(Debug, Default)]
+struct Means {
+    k: usize,
+    /// Their sum.
+    sum: Vec<f32>,
+    /// Σ ‖·‖².
+    parts: f64,
+    /// The share of each, as long as it is that of all.
+    share: Option<f64>,
+    differ: bool,
+}
+
+impl Means {
+    /// Takes up a contribution of this share and squared norm. One without a token has no mean.
+    fn push(&mut self, contribution: &[f32], share: f64, square: f64) {
+        if share <= 0.0 {
+            self.differ = true;
+            return;
+        }
+        self.differ |= *self.share.get_or_insert(share) != share;
+        self.k += 1;
+        self.parts += square / (share * share);
+        self.sum.resize(contribution.len(), 0.0);
+        for (sum, g) in self.sum.iter_mut().zip(contribution) {
+            *sum += (f64::from(*g) / share) as f32;
+        }
+    }
+
+    fn clear(&mut self) {
+        self.sum.clear();
+        *self = Means {
+            sum: std::mem::take(&mut self.sum),
+            ..Means::default()
+        };
     }
 }
 
@@ -160,6 +201,7 @@ impl Probe for Noise {
             (self.seen, self.weights) = (0, 0.0);
             self.parts.fill(0.0);
             self.before.clear();
+            self.means.clear();
         }
         self.sample.gather(grads, &mut self.sum);
         self.before.resize(self.sum.len(), 0.0);
@@ -168,6 +210,7 @@ impl Probe for Noise {
             *before = sum - *before;
         }
         let squares = self.sample.dots(&self.before, &self.before);
+        self.means.push(&self.before, weight, squares.iter().sum());
         self.parts.iter_mut().zip(squares).for_each(|(sum, x)| *sum += x);
         std::mem::swap(&mut self.before, &mut self.sum);
         self.seen += 1;
@@ -188,12 +231,23 @@ impl Probe for Noise {
             weights,
         };
         let whole = squares(self.parts.iter().sum(), sums.iter().sum());
-        if let Some(consistency) = whole.consistency() {
+        let means = match self.means.differ {
+            // The contributions point where the means do, and the sum is known.
+            false => whole,
+            true => {
+                let (means, sample) = (&self.means, &self.sample);
+                let sum = sample.dots(&means.sum, &means.sum).iter().sum();
+                SquaredNorms::of_equals(means.k, means.parts, sum)
+            }
+        };
+        if let Some(consistency) = means.consistency() {
             into.set(CONSISTENCY.id, consistency);
         }
         if let Some(seen) = whole.estimate() {
             let mean = self.all.push(seen);
-            into.set(EXPECTED.id, mean.signal / (mean.signal + mean.noise));
+            if let Some(expected) = mean.expected_consistency() {
+                into.set(EXPECTED.id, expected);
+            }
             if let Some(gsnr) = mean.gsnr() {
                 into.set(GSNR.id, gsnr);
             }
@@ -221,5 +275,58 @@ impl Probe for Noise {
         let carried = carried.filter(|(_, blocks)| blocks.len() == n_layer);
         let afresh = || (Averages::new(), vec![Averages::new(); n_layer]);
         (self.all, self.blocks) = carried.unwrap_or_else(afresh);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::info;
+    use super::*;
+
+    /// What a step of micro-batches of these shares and mean gradients reports.
+    fn seen(micro: &[(f64, [f32; 2])]) -> Report {
+        let params = [info(Some(0), 0, 2)];
+        let setup = Setup {
+            n_layer: 1,
+            params: &params,
+            micro_batches: micro.len(),
+            batch_tokens: 100,
+            max_steps: 1,
+            reference: None,
+            remote: false,
+        };
+        let mut noise = Noise::of(&setup);
+        let mut grads = [0.0; 2];
+        for (at, (share, mean)) in micro.iter().enumerate() {
+            for (sum, mean) in grads.iter_mut().zip(mean) {
+                *sum += *share as f32 * mean;
+            }
+            noise.micro_gradient(at, *share, &grads);
+        }
+        let mut report = Report::default();
+        noise.report(&mut report);
+        report
+    }
+
+    /// One long answer beside short ones: cosines of −4 and of 1.005 were reported.
+    #[test]
+    fn directions_of_unequal_micro_batches_are_those_of_their_means() {
+        let means = [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]];
+        // Two of six pairs point the same way.
+        for shares in [[1.0 / 3.0; 3], [0.9, 0.05, 0.05], [0.01, 0.98, 0.01]] {
+            let micro: Vec<_> = shares.into_iter().zip(means).collect();
+            let report = seen(&micro);
+            let found = report.values[CONSISTENCY.id].0;
+            assert!((found - 1.0 / 3.0).abs() < 1e-6, "{shares:?}: {found}");
+            let expected = report.values[EXPECTED.id].0;
+            assert!((-1.0..=1.0).contains(&expected), "{shares:?}: {expected}");
+        }
+        let opposed = seen(&[(0.99, [1.0, 0.0]), (0.01, [-1.0, 0.0])]);
+        assert!((opposed.values[CONSISTENCY.id].0 + 1.0).abs() < 1e-5);
+        // One without a token has no direction; beside a single other one there is nothing to compare.
+        let blank = seen(&[(0.5, [1.0, 0.0]), (0.0, [0.0, 0.0]), (0.5, [1.0, 0.0])]);
+        assert!((blank.values[CONSISTENCY.id].0 - 1.0).abs() < 1e-6);
+        let alone = seen(&[(1.0, [1.0, 0.0]), (0.0, [0.0, 0.0])]);
+        assert!(!alone.values.contains_key(CONSISTENCY.id));
     }
 }

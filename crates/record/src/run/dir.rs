@@ -8,6 +8,7 @@ use crate::base::files::{
     self, Lock, is_locked, read_small_text, remove_held_folder, sync_dir, try_lock_beside_viewers,
     write_atomic, write_synced,
 };
+use crate::base::paths::check_utf8;
 use crate::base::process::{host_name, is_suspended};
 use crate::base::ssh::shell_quote;
 use crate::base::text::{one_line, shown};
@@ -118,7 +119,9 @@ impl RunDir {
         asked_yaml: &str,
         clock: &dyn Clock,
     ) -> Result<RunDir, RunError> {
-        check_place(runs_dir).map_err(|e| FileOperation::Make.error(runs_dir, e))?;
+        check_place(runs_dir)
+            .and_then(|()| check_utf8(runs_dir))
+            .map_err(|e| FileOperation::Make.error(runs_dir, e))?;
         std::fs::create_dir_all(runs_dir).map_err(|e| FileOperation::Make.error(runs_dir, e))?;
         let now = clock.now();
         let run = fresh_dir(runs_dir, || new_id(name, now))?;

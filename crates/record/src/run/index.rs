@@ -89,6 +89,7 @@ pub struct RunSummary {
     /// The name it was created under, which its children know; a renamed directory and a copy have kept it.
     pub created_as: String,
     pub name: String,
+    #[serde(serialize_with = "crate::base::json::serialize_path")]
     pub path: PathBuf,
     pub status: RunStatus,
     /// The phase of a live engine.
@@ -152,6 +153,7 @@ pub struct RunSummary {
     /// Of a branch: where it came from.
     pub parent: Option<Parent>,
     /// The model that it started from (`train.from`), once the engine has logged it.
+    #[serde(serialize_with = "crate::base::json::serialize_path_if_any")]
     pub start_model: Option<PathBuf>,
     /// The preset or the spec file that its request names; empty for a branch.
     pub preset: String,

@@ -139,7 +139,7 @@ pub const READ_KL: Metric = metric(id::KL, "KL to the reference", "nats", Neutra
 
 #[rustfmt::skip]
 pub const READINGS: &[Metric] = &[
-    metric(LOGP_DIFFERENCE, "Sampler against trainer", "nats", Lower, Yes, "mean distance of the sampler's log-probabilities from the trainer's: rounding alone on fresh answers"),
+    metric(LOGP_DIFFERENCE, "Sampler against trainer", "nats", Lower, Yes, "mean distance of the sampler's log-probabilities from the trainer's: on fresh answers rounding, and what dropout changes, which the sampler has none of"),
     metric(CLIP_LOW, "Clipped below", "share", Neutral, Yes, "share of tokens, or of answers, whose ratio is below 1 - clip_low with a negative advantage (TRL)"),
     metric(CLIP_HIGH, "Clipped above", "share", Neutral, Yes, "share of tokens, or of answers, whose ratio is above 1 + clip_high with a positive advantage (TRL)"),
     // The last one: without a reference nobody reads it.

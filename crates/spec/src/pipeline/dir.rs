@@ -7,6 +7,7 @@ use crate::base::files::{
     DELETED, Lock, is_locked, read_small_text, remove_held_folder, try_lock_beside_viewers,
     write_atomic,
 };
+use crate::base::paths::check_utf8;
 use crate::run::id::short_run;
 use crate::run::new_id;
 use serde::{Deserialize, Serialize};
@@ -166,6 +167,7 @@ impl PipelineDir {
         clock: &dyn Clock,
     ) -> Result<PipelineDir, PipelineError> {
         let folder = Self::folder_of(runs_dir);
+        check_utf8(&folder).map_err(PipelineError::io(&folder))?;
         std::fs::create_dir_all(&folder).map_err(PipelineError::io(&folder))?;
         let now = clock.now();
         let id = new_id(&pipeline.name, now);

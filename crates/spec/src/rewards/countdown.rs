@@ -60,7 +60,8 @@ impl Config {
         let lines = text
             .lines()
             .rev()
-            .map(|line| line.split('=').next().unwrap_or(line));
+            .filter(|line| self.tags || !is_item(line));
+        let lines = lines.map(|line| line.split('=').next().unwrap_or(line));
         let mut said = lines.filter_map(parse);
         let last = said.next()?;
         let before = said.next().filter(|before| before.numbers.len() > 1);
@@ -69,6 +70,12 @@ impl Config {
             _ => Some(last),
         }
     }
+}
+
+/// Whether a line of running text is an item of a list rather than the negative of what follows: `- 3*8 = 24`.
+fn is_item(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with(['-', '+', '\u{2212}']) && line.chars().nth(1).is_some_and(char::is_whitespace)
 }
 
 /// Numbers and target of a row.
@@ -216,11 +223,24 @@ impl Parser<'_> {
     }
 
     fn product(&mut self) -> Option<Fraction> {
-        let mut value = self.atom()?;
+        let mut value = self.factor()?;
         while let Some(sign) = self.sign(['*', '/']) {
-            value = value.with(sign, self.atom()?)?;
+            value = value.with(sign, self.factor()?)?;
         }
         Some(value)
+    }
+
+    /// With signs of its own, which bind as in Python: `3*-7`, `25--3`.
+    fn factor(&mut self) -> Option<Fraction> {
+        let mut negative = false;
+        while let Some(sign) = self.sign(['+', '-']) {
+            negative ^= sign == '-';
+        }
+        let value = self.atom()?;
+        match negative {
+            true => Fraction::whole(0).with('-', value),
+            false => Some(value),
+        }
     }
 
     fn atom(&mut self) -> Option<Fraction> {
@@ -328,6 +348,37 @@ mod tests {
             .unwrap(),
             1.0
         );
+    }
+
+    #[test]
+    fn signs_of_numbers_and_brackets_are_those_of_python() {
+        let columns = || json!({"nums": [3, 7, 25], "target": 46});
+        let of = |tags, text: &str| {
+            let config = Config { tags, all: true };
+            score(&config, text, None, columns()).unwrap()
+        };
+        for right in [
+            "25+3*7",
+            "25-(-3)*7",
+            "-(-25-3*7)",
+            "3*7--25",
+            "3*7 - -25",
+            "+25 + +3*7",
+            "-3*-7+25",
+            "25-3*-7",
+            "25\u{2212}\u{2212}3*7",
+            "3*7+25\n- 3*7 = 21",
+        ] {
+            assert_eq!(of(false, right), 1.0, "{right}");
+        }
+        for wrong in ["-25-3*7", "3*7-", "25-(-)3*7", "25*-", "- 25+3*7", "--"] {
+            assert_eq!(of(false, wrong), 0.0, "{wrong}");
+        }
+        assert_eq!(of(true, "<answer>- (-25 - 3*7)</answer>"), 1.0);
+        // A negative result that is repeated is no expression of its own.
+        let below = json!({"nums": [3, 8], "target": -5});
+        let said = score(&Config::default(), "3-8 = -5\n-5", None, below).unwrap();
+        assert_eq!(said, 1.0);
     }
 
     #[test]

@@ -5,7 +5,8 @@ use super::issue::{Issue, Origin};
 use super::merge::Merged;
 use super::presets::SpecSources;
 use super::{RunConfig, config_paths};
-use crate::base::paths::expand_home;
+use crate::base::paths::{NOT_UTF8, check_utf8, expand_home};
+use crate::base::text::shown;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,13 @@ pub(super) fn expand(
     let faults = RefCell::new(Vec::new());
     let whole = |said: &Path| {
         let full = expand_home(said, &sources.project_dir, sources.home.as_deref());
+        let full = full.and_then(|full| match expressible(said, &full, sources) {
+            true => Ok(full),
+            false => Err((
+                format!("{}: {NOT_UTF8}", shown(said)),
+                "rename the folder".into(),
+            )),
+        });
         full.unwrap_or_else(|fault| {
             faults.borrow_mut().push((said.to_path_buf(), fault));
             said.to_path_buf()
@@ -51,6 +59,11 @@ pub(super) fn expand(
     config
 }
 
+/// Whether a run's spec can name it, as a whole path of characters. What is empty names nothing.
+fn expressible(said: &Path, full: &Path, sources: &SpecSources) -> bool {
+    said.as_os_str().is_empty() || check_utf8(&sources.project_dir.join(full)).is_ok()
+}
+
 /// The key whose value begins with a text; a list counts as one value, as it does for origins.
 fn place_of(value: &Value, said: &str, path: String) -> Option<String> {
     let below = |key: &str| match path.as_str() {
@@ -67,5 +80,33 @@ fn place_of(value: &Value, said: &str, path: String) -> Option<String> {
             .iter()
             .find_map(|(key, value)| place_of(value, said, below(key))),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::load;
+    use std::os::unix::ffi::OsStrExt;
+
+    /// They were looked for under the replacement character, and did not exist.
+    #[test]
+    fn paths_below_a_folder_whose_name_is_not_utf8_are_refused_with_the_reason() {
+        let dir = tempfile::tempdir().unwrap();
+        let odd = dir.path().join(std::ffi::OsStr::from_bytes(b"sp \xff"));
+        std::fs::create_dir(&odd).unwrap();
+        std::fs::write(odd.join("a.txt"), "words ".repeat(100)).unwrap();
+        let sources = SpecSources {
+            project_dir: odd,
+            ..SpecSources::default()
+        };
+        let words = ["data.path=a.txt".to_string()];
+        let refused = load("quickstart", &words, &sources)
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains("not UTF-8"), "{refused}");
+        assert!(refused.contains("data.path"), "{refused}");
+        // What names no file of it is as good there as anywhere.
+        load("quickstart", &[], &sources).unwrap();
     }
 }

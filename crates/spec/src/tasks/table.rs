@@ -43,6 +43,7 @@ pub struct TaskCell {
     pub reading: Reading,
     /// As the answers name it: of a run the checkpoint, too.
     pub model: String,
+    #[serde(serialize_with = "crate::base::json::serialize_path")]
     pub file: PathBuf,
     /// Against the first model; none for itself, and where both were asked different rows.
     pub against: Option<Comparison>,

@@ -2,7 +2,7 @@
 //! `rejected`, judged answers with `kto_tag`.
 
 use super::{
-    PLAIN_TEXT, Writer, earlier_answers, into_turns, joined, no_tools, one_text, plain, turns,
+    PLAIN_TEXT, Writer, into_completion, into_turns, joined, no_tools, one_text, plain, turns,
 };
 use crate::data::{Content, Example, Message};
 use serde_json::{Map, Value, json};
@@ -11,16 +11,16 @@ pub const WRITER: Writer = Writer {
     id: "alpaca",
     about: "instruction, input, output; earlier turns as history",
     write,
-    change,
+    changes,
 };
 
-fn change(example: &Example) -> Option<&'static str> {
+fn changes(example: &Example) -> Vec<&'static str> {
     match &example.content {
-        Content::Chat(_) => earlier_answers(
-            example,
+        Content::Chat(messages) => into_completion(
+            messages,
             "earlier answers become history: only the last one is trained on",
         ),
-        _ => into_turns(example),
+        _ => into_turns(example).into_iter().collect(),
     }
 }
 
@@ -57,6 +57,9 @@ fn write(example: &Example) -> Result<Map<String, Value>, String> {
         Some(first) if first.role == "system" => Some(plain(&messages.remove(0))?),
         _ => None,
     };
+    if system.as_ref().is_some_and(String::is_empty) {
+        return Err("its system prompt is empty, but Alpaca's empty `system` is none".into());
+    }
     let answered = messages.len().is_multiple_of(2);
     let pairs = alternating(&messages)?;
     let mut fields = Map::new();

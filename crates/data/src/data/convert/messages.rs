@@ -1,7 +1,7 @@
 //! OpenAI's and TRL's conversations: `messages`; pairs as `prompt`, `chosen`, `rejected` of turns; judged answers with a
 //! `label`.
 
-use super::{PLAIN_TEXT, Writer, conversation, into_turns, turns};
+use super::{PLAIN_TEXT, Writer, conversation, into_conversation, turns};
 use crate::data::{Content, Example, Message};
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ pub const WRITER: Writer = Writer {
     id: "messages",
     about: "conversations as OpenAI and TRL write them: messages with role and content",
     write,
-    change: into_turns,
+    changes: into_conversation,
 };
 
 fn write(example: &Example) -> Result<Map<String, Value>, String> {

@@ -18,8 +18,8 @@ pub struct Writer {
     pub about: &'static str,
     /// An example's columns, or why it cannot be said.
     write: fn(&Example) -> Result<Map<String, Value>, String>,
-    /// What training makes of the example afterwards that it did not before, in a sentence.
-    change: fn(&Example) -> Option<&'static str>,
+    /// What training makes of the example afterwards that it did not before, each in a sentence.
+    changes: fn(&Example) -> Vec<&'static str>,
 }
 
 macro_rules! writers {
@@ -51,24 +51,48 @@ impl Writer {
         Ok(fields)
     }
 
-    /// What training will do differently with the example in this format; `None` where nothing changes.
-    pub fn change(&self, example: &Example) -> Option<&'static str> {
-        (self.change)(example)
+    /// What training will do differently with the example in this format.
+    pub fn changes(&self, example: &Example) -> Vec<&'static str> {
+        (self.changes)(example)
     }
 }
 
-/// `what` of a conversation with more answers than its last.
-fn earlier_answers(example: &Example, what: &'static str) -> Option<&'static str> {
-    match &example.content {
-        Content::Chat(messages) => {
-            let answers = messages.iter().filter(|m| m.role == "assistant").count();
-            (answers > 1).then_some(what)
-        }
-        _ => None,
-    }
+fn answers(messages: &[Message]) -> usize {
+    messages.iter().filter(|m| m.role == "assistant").count()
 }
 
-/// Formats of conversations: texts that follow each other become turns.
+/// Formats of a prompt and its completion: of a conversation the answer alone was learned up to its end token; of a completion
+/// all that follows the prompt is. `earlier` says what becomes of the answers before the last one.
+fn into_completion(messages: &[Message], earlier: &'static str) -> Vec<&'static str> {
+    let behind = "what the chat template writes behind the last answer (a line break, with ChatML) is trained on too, unless \
+                  data.train_on is assistant";
+    let told = [
+        (answers(messages) > 1, earlier),
+        (answers(messages) > 0, behind),
+    ];
+    let told = told.into_iter().filter(|(is_so, _)| *is_so);
+    told.map(|(_, what)| what).collect()
+}
+
+/// Formats of whole conversations: the other way round.
+fn into_conversation(example: &Example) -> Vec<&'static str> {
+    let Content::Completion {
+        prompt: Turns::Messages(prompt),
+        ..
+    } = &example.content
+    else {
+        return into_turns(example).into_iter().collect();
+    };
+    let mut told = vec![
+        "what the chat template writes behind the answer (a line break, with ChatML) is no longer trained on",
+    ];
+    if answers(prompt) > 0 {
+        told.push("earlier answers are trained on too");
+    }
+    told
+}
+
+/// Texts that follow each other become turns.
 fn into_turns(example: &Example) -> Option<&'static str> {
     let prompt = match &example.content {
         Content::Completion { prompt, .. }

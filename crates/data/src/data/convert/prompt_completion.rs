@@ -1,7 +1,7 @@
 //! TRL's columns `prompt` and `completion`, `chosen` and `rejected`, `label`: plain texts if the example is plain text, lists
 //! of turns if it is a conversation. As texts, turns would lose their roles and their chat template.
 
-use super::{PLAIN_TEXT, Writer, earlier_answers, no_tools, turns};
+use super::{PLAIN_TEXT, Writer, into_completion, no_tools, turns};
 use crate::data::{Content, Example, Message, Turns};
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ pub const WRITER: Writer = Writer {
     id: "prompt_completion",
     about: "prompt and completion (or chosen, rejected, label) as TRL reads them: texts, or turns of a conversation",
     write,
-    change,
+    changes,
 };
 
 fn write(example: &Example) -> Result<Map<String, Value>, String> {
@@ -104,9 +104,12 @@ fn last_answer(messages: &[Message]) -> Result<(&[Message], &Message), String> {
     }
 }
 
-fn change(example: &Example) -> Option<&'static str> {
-    earlier_answers(
-        example,
-        "earlier answers become part of the prompt: only the last one is trained on",
-    )
+fn changes(example: &Example) -> Vec<&'static str> {
+    match &example.content {
+        Content::Chat(messages) => into_completion(
+            messages,
+            "earlier answers become part of the prompt: only the last one is trained on",
+        ),
+        _ => Vec::new(),
+    }
 }

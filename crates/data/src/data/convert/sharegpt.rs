@@ -1,7 +1,7 @@
 //! ShareGPT as LLaMA-Factory reads it: `conversations` of `from` and `value`, `system`, `tools`; pairs with `chosen` and
 //! `rejected` turns, judged answers with `kto_tag`.
 
-use super::{PLAIN_TEXT, Writer, into_turns, joined, turns};
+use super::{PLAIN_TEXT, Writer, into_conversation, joined, turns};
 use crate::data::{Content, Example, Message, Turns};
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ pub const WRITER: Writer = Writer {
     id: "sharegpt",
     about: "conversations as ShareGPT and LLaMA-Factory write them: from and value",
     write,
-    change: into_turns,
+    changes: into_conversation,
 };
 
 fn write(example: &Example) -> Result<Map<String, Value>, String> {
@@ -39,21 +39,22 @@ fn write(example: &Example) -> Result<Map<String, Value>, String> {
             (turns(prompt, "user"), answer.collect())
         }
     };
-    let (system, rest): (Vec<Message>, Vec<Message>) = messages
-        .into_iter()
-        .enumerate()
-        .map(|(i, message)| (i == 0 && message.role == "system", message))
-        .fold((Vec::new(), Vec::new()), |mut halves, (leads, message)| {
-            let half = if leads { &mut halves.0 } else { &mut halves.1 };
-            half.push(message);
-            halves
-        });
+    // An empty column is read as no system prompt, where a template has one of its own: an empty prompt is a turn. So is one that
+    // says more than its text.
+    let (system, rest) = match messages.split_first() {
+        Some((first, rest))
+            if first.role == "system" && !first.content.is_empty() && first.extra.is_empty() =>
+        {
+            (Some(first), rest)
+        }
+        _ => (None, &*messages),
+    };
     let mut conversation = Vec::new();
-    for message in &rest {
+    for message in rest {
         conversation.extend(turn(message)?);
     }
     fields.insert("conversations".into(), conversation.into());
-    if let Some(system) = system.first() {
+    if let Some(system) = system {
         fields.insert("system".into(), system.content.clone().into());
     }
     for (column, value) in more {

@@ -54,11 +54,32 @@ fn a_conversation_in_every_format_that_can_say_it() {
         columns["completion"],
         json!([{"role": "assistant", "content": "bye bye"}])
     );
-    let change = |id: &str| find(id).unwrap().change(&example);
+    let changes = |id: &str| find(id).unwrap().changes(&example);
     for id in ["prompt_completion", "alpaca"] {
-        assert!(change(id).unwrap().contains("only the last one"), "{id}");
+        let [earlier, behind] = changes(id)[..] else {
+            panic!("{id}: {:?}", changes(id));
+        };
+        assert!(earlier.contains("only the last one"), "{id}");
+        assert!(behind.contains("behind the last answer"), "{id}");
     }
-    assert_eq!((change("messages"), change("sharegpt")), (None, None));
+    for id in ["messages", "sharegpt"] {
+        assert!(changes(id).is_empty(), "{id}");
+    }
+    // And back: of a prompt's turns only the completion was trained on.
+    let (question, answer) = (Message::new("user", "q"), Message::new("assistant", "a"));
+    let prompt = vec![question.clone(), answer.clone(), question];
+    let completed = Example::new(Content::Completion {
+        prompt: Turns::Messages(prompt),
+        completion: Turns::Messages(vec![answer]),
+    });
+    for id in ["messages", "sharegpt"] {
+        let told = find(id).unwrap().changes(&completed).join("; ");
+        assert!(
+            told.contains("no longer trained on; earlier answers"),
+            "{told}"
+        );
+    }
+    assert!(find("alpaca").unwrap().changes(&completed).is_empty());
     assert!(
         written("text", &example)
             .unwrap_err()
@@ -116,17 +137,26 @@ fn a_question_and_its_answer_stay_turns_and_texts_stay_texts() {
             "completion": [{"role": "assistant", "content": "hello"}],
         })
     );
-    assert_eq!(find("prompt_completion").unwrap().change(&example), None);
+    let told = find("prompt_completion").unwrap().changes(&example);
+    assert!(
+        told.len() == 1 && told[0].contains("line break"),
+        "{told:?}"
+    );
     let mut texts = Example::new(Content::Completion {
         prompt: Turns::Text("2 + 2 = ".into()),
         completion: Turns::Text("4".into()),
     });
     let columns = json!({"prompt": "2 + 2 = ", "completion": "4"});
     assert_eq!(written("prompt_completion", &texts).unwrap(), columns);
-    assert_eq!(find("prompt_completion").unwrap().change(&texts), None);
+    assert!(
+        find("prompt_completion")
+            .unwrap()
+            .changes(&texts)
+            .is_empty()
+    );
     for id in ["messages", "sharegpt", "alpaca"] {
-        let said = find(id).unwrap().change(&texts).unwrap();
-        assert!(said.contains("chat template"), "{id}: {said}");
+        let said = find(id).unwrap().changes(&texts).join("; ");
+        assert!(said.contains("a chat template will wrap"), "{id}: {said}");
     }
     texts.tools = Some(json!([{"name": "f"}]));
     assert!(
@@ -144,6 +174,25 @@ fn a_question_and_its_answer_stay_turns_and_texts_stay_texts() {
         let refused = written("prompt_completion", &chat(&turns)).unwrap_err();
         assert!(refused.contains(why), "{refused}");
     }
+}
+
+/// Read back as no system prompt at all, it got the template's own.
+#[test]
+fn an_empty_system_prompt_stays_one_or_is_refused() {
+    let example = chat(&[("system", ""), ("user", "hi"), ("assistant", "hello")]);
+    let sharegpt = written("sharegpt", &example).unwrap();
+    assert_eq!(
+        sharegpt["conversations"][0],
+        json!({"from": "system", "value": ""})
+    );
+    assert!(sharegpt.get("system").is_none(), "{sharegpt}");
+    let refused = written("alpaca", &example).unwrap_err();
+    assert!(refused.contains("system prompt is empty"), "{refused}");
+    let columns = written("prompt_completion", &example).unwrap();
+    assert_eq!(
+        columns["prompt"][0],
+        json!({"role": "system", "content": ""})
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ pub const WRITER: Writer = Writer {
     id: "text",
     about: "only the column text",
     write,
-    change: |_| None,
+    changes: |_| Vec::new(),
 };
 
 fn write(example: &Example) -> Result<Map<String, Value>, String> {

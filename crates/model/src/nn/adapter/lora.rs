@@ -48,7 +48,8 @@ pub struct Config {
     /// Train the magnitude of each weight row separately from its direction (DoRA, Liu et al. 2024, arXiv 2402.09353). Learns
     /// more at low ranks; steps take longer and store one more activation per layer.
     pub dora: bool,
-    /// Learning rate of B relative to A; 16 is typical (LoRA+, Hayou et al. 2024, arXiv 2402.12354), 1 is plain LoRA.
+    /// Learning rate of B, and of DoRA's magnitudes, relative to A; 16 is typical (LoRA+, Hayou et al. 2024, arXiv 2402.12354), 1 is
+    /// plain LoRA.
     #[schemars(range(min = 0.01, max = 1000.0))]
     pub b_lr_ratio: f64,
     /// Modules trained in full next to the adapters, for tokens that the base has never seen (PEFT's modules_to_save).

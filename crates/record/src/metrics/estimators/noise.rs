@@ -35,11 +35,24 @@ impl SquaredNorms {
         })
     }
 
-    /// Mean cosine between micro-batches' gradients, weighted by their norms: 1 if all are equal, 0 if orthogonal. With
-    /// different sizes, that of micro-batches of the mean size.
+    /// Of K gradients of equal weight.
+    pub fn of_equals(k: usize, parts: f64, sum: f64) -> SquaredNorms {
+        SquaredNorms {
+            k,
+            parts,
+            sum,
+            weights: 1.0 / k as f64,
+        }
+    }
+
+    /// Mean cosine between K gradients, weighted by their norms, from −1/(K − 1) to 1: 1 if all are equal, 0 if orthogonal.
+    /// `None` where their weights differ: shares of unequal size say nothing of the mean gradients' directions.
     pub fn consistency(self) -> Option<f64> {
+        /// Sums of shares that are equal but for rounding.
+        const ROUNDING: f64 = 1e-9;
         let Estimate { signal, noise } = self.estimate()?;
-        (self.parts > 0.0).then(|| signal / (signal + noise))
+        let equal = self.weights * self.k as f64 - 1.0 < ROUNDING;
+        (equal && self.parts > 0.0).then(|| signal / (signal + noise))
     }
 }
 
@@ -47,6 +60,13 @@ impl Estimate {
     /// Gradient signal-to-noise ratio of one micro-batch; `None` without noise, 0 without signal.
     pub fn gsnr(self) -> Option<f64> {
         (self.noise > 0.0).then(|| self.signal.max(0.0) / self.noise)
+    }
+
+    /// The consistency of independent micro-batches, at most 1. Noise that comes out below zero, as it may where their sizes
+    /// differ, is none; `None` where the two leave nothing.
+    pub fn expected_consistency(self) -> Option<f64> {
+        let all = self.signal + self.noise.max(0.0);
+        (all > 0.0).then(|| (self.signal / all).max(-1.0))
     }
 
     /// B_noise, the batch at which signal and noise are equal, in micro-batches; `None` without a measurable signal.
@@ -94,6 +114,17 @@ mod tests {
         close(alike.consistency().unwrap(), 1.0, 1e-12);
         close(alike.estimate().unwrap().noise, 0.0, 1e-12);
         assert_eq!(squares(&[&[1.0]]).estimate(), None);
+        let unequal = SquaredNorms {
+            weights: 0.9,
+            ..seen
+        };
+        assert_eq!(unequal.consistency(), None);
+        let of = |signal, noise| Estimate { signal, noise }.expected_consistency();
+        assert_eq!(of(1.0, 3.0), Some(0.25));
+        assert_eq!(of(1.0, -0.5), Some(1.0));
+        assert_eq!(of(-1.0, 4.0), Some(-1.0 / 3.0));
+        assert_eq!(of(-1.0, 1.1), Some(-1.0));
+        assert_eq!(of(-1.0, -1.0), None);
     }
 
     #[test]

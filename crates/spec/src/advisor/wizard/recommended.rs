@@ -32,19 +32,4 @@ mod tests {
     fn steps_are_rounded_to_what_people_would_write() {
         assert_eq!([99, 1_234, 56_789].map(round_steps), [99, 1_200, 56_000]);
     }
-
-    /// "About 4 epochs; the preset's 2,000 would be 4 and memorize it."
-    #[test]
-    fn epochs_that_differ_are_written_apart() {
-        let sources = crate::spec::SpecSources::default();
-        let set = ["max_steps=2000".to_string()];
-        let spec = crate::spec::load("shakespeare-bpe", &set, &sources);
-        let less = fewer_steps(&spec.unwrap().spec, 468.0, 1.0, (4.0, 100)).unwrap();
-        assert!(
-            less.why.contains("the preset's 2,000 would be 4.3"),
-            "{}",
-            less.why
-        );
-        assert!(less.why.starts_with("about 3."), "{}", less.why);
-    }
 }

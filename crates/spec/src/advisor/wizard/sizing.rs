@@ -214,3 +214,23 @@ pub fn tokenizer_word(preset: &Draft, facts: &DataFacts) -> &'static str {
     let by_char = preset.value("data.tokenizer") == "char" && tokenizer(preset, facts).is_none();
     if by_char { "char" } else { "bpe" }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// "About 4 epochs; the preset's 2,000 would be 4 and memorize it."
+    #[test]
+    fn epochs_that_differ_are_written_apart() {
+        let sources = crate::spec::SpecSources::default();
+        let set = ["max_steps=2000".to_string()];
+        let spec = crate::spec::load("shakespeare-bpe", &set, &sources);
+        let less = fewer_steps(&spec.unwrap().spec, 468.0, 1.0, (4.0, 100)).unwrap();
+        assert!(
+            less.why.contains("the preset's 2,000 would be 4.3"),
+            "{}",
+            less.why
+        );
+        assert!(less.why.starts_with("about 3."), "{}", less.why);
+    }
+}

@@ -73,6 +73,12 @@ fn command<'a>(out: &mut String, text: &'a str) -> &'a str {
                 *out += inside;
                 after
             }
+            // A number with its unit, whose power is the unit's: `\text{12 cm}^2`.
+            Some((inside, after)) if is_amount(inside) => {
+                out.push(' ');
+                *out += inside;
+                without_exponent(after)
+            }
             // Words and units.
             found => {
                 out.push(' ');
@@ -100,6 +106,25 @@ fn command<'a>(out: &mut String, text: &'a str) -> &'a str {
 fn is_number(inside: &str) -> bool {
     let of_number = |c: char| c.is_ascii_digit() || ",.-+/%$ ".contains(c);
     inside.chars().all(of_number) && inside.contains(|c: char| c.is_ascii_digit())
+}
+
+/// Whether braces begin with a number and hold no other: `12 cm`, `$5 per day`, `5 m^2`.
+fn is_amount(inside: &str) -> bool {
+    let number = inside.trim_start_matches([' ', '$', '€', '£', '¥', '+', '-']);
+    let unit = number.trim_start_matches(|c: char| c.is_ascii_digit() || ".,/".contains(c));
+    number.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+        && unit.len() < number.len()
+        && !without_powers(unit).contains(|c: char| c.is_ascii_digit())
+}
+
+fn without_powers(unit: &str) -> String {
+    let mut out = String::new();
+    let mut rest = unit;
+    while let Some(at) = rest.find('^') {
+        out += &rest[..at];
+        rest = without_exponent(&rest[at..]);
+    }
+    out + rest
 }
 
 /// The power of a unit belongs to the unit: `\text{cm}^2`.
