@@ -90,12 +90,7 @@ fn record(machine: &Machine, path: &std::path::Path) -> anyhow::Result<()> {
 ///          why   the hardware protects itself …
 ///          fix   check fans, airflow, dust
 /// ```
-fn table(
-    machine: &Machine,
-    findings: &[Finding],
-    all: bool,
-    columns: Option<usize>,
-) -> String {
+fn table(machine: &Machine, findings: &[Finding], all: bool, columns: Option<usize>) -> String {
     let mut text = format!("{}\n\n", head(machine));
     for finding in findings {
         if finding.status < Status::Pass || all {

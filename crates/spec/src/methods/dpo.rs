@@ -7,8 +7,7 @@
 
 use super::preference::{self, NLL_LOSS, PAIRS, ReferenceChoice};
 use super::{
-    Criterion, Knob, LossMask, Needs, REFERENCE_LOGP, ScoredBatch, knob, log_sigmoid,
-    sigmoid,
+    Criterion, Knob, LossMask, Needs, REFERENCE_LOGP, ScoredBatch, knob, log_sigmoid, sigmoid,
 };
 use crate::base::registry::Entry;
 use crate::data::Unit;

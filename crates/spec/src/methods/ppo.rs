@@ -10,9 +10,7 @@ mod gae;
 pub use gae::{Answered, GaeOutput};
 
 use super::policy::{self, Kl, OLD_LOGP, OnPolicy, READ_KL, READINGS};
-use super::{
-    Batch, Criterion, Knob, LossMask, Method, Needs, ReferenceChoice, ScoredBatch, knob,
-};
+use super::{Batch, Criterion, Knob, LossMask, Method, Needs, ReferenceChoice, ScoredBatch, knob};
 use crate::base::registry::Entry;
 use crate::data::Unit;
 use crate::metrics::{Direction, Metric, Readings, Repeatable, id, metric};

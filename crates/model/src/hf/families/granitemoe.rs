@@ -4,8 +4,8 @@ use super::super::keys::Keys;
 use super::super::tensors::DiskTensor;
 use super::common::{self, Defaults};
 use super::experts::stacked;
-use super::granite::{scaled, write_scales};
 use super::family::{Family, one_by_one};
+use super::granite::{scaled, write_scales};
 use crate::nn::{AttentionBias, ModelConfig, MoeConfig, ParamInfo};
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! OLMoE: Llama with experts in every block, and queries and keys normalized over all heads of a token.
 
 use super::super::keys::Keys;
-use super::family::Family;
 use super::common;
+use super::family::Family;
 use super::olmo2::DEFAULTS;
 use crate::nn::{AttentionBias, ModelConfig, MoeConfig, QkNormOver};
 use serde_json::{Value, json};

@@ -1,9 +1,9 @@
 //! Qwen2-MoE (Qwen1.5-MoE-A2.7B, Qwen2-57B-A14B): Qwen2 with experts, one of which every token passes.
 
 use super::super::keys::Keys;
-use super::family::Family;
 use super::common::{self, Defaults};
 use super::experts::Experts;
+use super::family::Family;
 use crate::nn::{AttentionBias, ModelConfig};
 use serde_json::{Value, json};
 

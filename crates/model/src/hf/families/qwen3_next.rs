@@ -3,9 +3,9 @@
 
 use super::super::keys::Keys;
 use super::super::tensors::{DiskTensor, Values};
-use super::family::Family;
 use super::common::Defaults;
 use super::experts::Experts;
+use super::family::Family;
 use super::qwen3_5::{
     self, hybrid, hybrid_tensors, is_beside, unread, write_fraction, write_hybrid,
 };

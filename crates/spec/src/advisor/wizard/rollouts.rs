@@ -9,12 +9,7 @@ use crate::spec::{FEWEST_TUNING_STEPS, RolloutLength, RunSpec};
 const ROLLOUT_PASSES: f64 = 20.0;
 
 /// Shorter completions where those of the preset do not fit behind prompts of `row` tokens.
-pub fn fit_completions(
-    spec: &RunSpec,
-    row: f64,
-    seq_len: usize,
-    list: &mut Vec<Recommended>,
-) {
+pub fn fit_completions(spec: &RunSpec, row: f64, seq_len: usize, list: &mut Vec<Recommended>) {
     if let Some(length) = spec.rollout_length()
         && row + length.max_new_tokens as f64 > seq_len as f64
     {
