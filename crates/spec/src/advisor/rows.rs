@@ -85,7 +85,7 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
         return Err(no_rows(path, faulty));
     }
     let detected = format_of(&sample).map_err(|e| by_hand(path, &e))?;
-    let unreadable = |row| detected.readable(row).err();
+    let unreadable = |row: &Record| detected.readable(row).err();
     for fault in sample.iter().filter_map(unreadable) {
         faulty.add(fault);
     }
