@@ -37,8 +37,7 @@ pub(super) fn list(listed: &[Listed]) -> String {
 
 /// The tasks for `--json`.
 pub(super) fn listed(listed: &[Listed]) -> Value {
-    let one =
-        |task: &Listed| json!({"name": task.name, "summary": task.summary, "file": task.file.as_deref().map(json::path)});
+    let one = |task: &Listed| json!({"name": task.name, "summary": task.summary, "file": task.file.as_deref().map(json::path)});
     listed.iter().map(one).collect()
 }
 

@@ -227,7 +227,11 @@ mod tests {
         // No new one is begun there: what refers to it by its path would not find it.
         let refused = RunDir::create(&odd, "a", "{}", "", &clock).unwrap_err();
         let refused = crate::cli::exit::Failure::not_a_new_run(&refused);
-        assert!(refused.what.ends_with("is not UTF-8, as paths in specs are"));
+        assert!(
+            refused
+                .what
+                .ends_with("is not UTF-8, as paths in specs are")
+        );
         assert!(refused.hint.contains("--runs-dir"), "{refused:?}");
         assert_eq!(crate::run::index::list(&odd).unwrap().0.len(), 1);
     }
