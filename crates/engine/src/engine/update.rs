@@ -102,11 +102,8 @@ pub fn gradients_seen(
             share += micro_step(method, model, part, normalizer, &mut found.readings)?;
         }
         found.loss += share;
-        let own = method
-            .normalizer()
-            .count(std::slice::from_ref(batch))
-            .max(1) as f64;
-        let mean = share * normalizer / own;
+        let own = method.normalizer().count(std::slice::from_ref(batch)) as f64;
+        let mean = share * normalizer / own.max(1.0);
         probes.after_micro(micro, model, (mean, own / normalizer))?;
     }
     found.experts = model.expert_load();

@@ -233,7 +233,10 @@ impl Probes {
         if self.set.is_none() {
             return Ok(());
         }
-        self.micro_losses.push(loss);
+        // One that counts nothing has no mean.
+        if weight > 0.0 {
+            self.micro_losses.push(loss);
+        }
         if micro == 0 {
             model.set_tap(None);
         }
