@@ -98,7 +98,11 @@ fn a_branch_of_weights_without_context_is_judged_as_any_run_and_the_onset_is_dat
     let since = first(&run).unwrap();
     assert!((20..=45).contains(&since), "{since}");
     let found = run.found("token_frequencies").unwrap();
-    assert!(found.fix.starts_with("restart from before it"), "{}", found.fix);
+    assert!(
+        found.fix.starts_with("restart from before it"),
+        "{}",
+        found.fix
+    );
     let branch = begun(Some(500)).steps(501, 600, |s| 3.3 + noise(s));
     assert_eq!(branch.diagnose().verdict, Verdict::NotLearning);
     assert_eq!(first(&branch), Some(500));
