@@ -40,6 +40,17 @@ pub fn live(word: &str, cx: &Context) -> anyhow::Result<Option<RunDir>> {
     Ok(Some(last))
 }
 
+/// Names the live run of this folder that another one would begin beside.
+pub fn note_live(run: &RunDir, cx: &Context) {
+    let live = index::newest_live(&cx.runs_dir).ok().flatten();
+    if let Some(live) = live.filter(|live| live.path() != run.path()) {
+        let name = one_line(&live.folder());
+        errln!(
+            "note: {name} is live: two runs share processors and memory; --after {name} begins when it has ended"
+        );
+    }
+}
+
 /// The newest run of a live pipeline.
 fn of_pipeline(word: &str, cx: &Context) -> Option<RunDir> {
     let dir = PipelineDir::resolve(&cx.runs_dir, word).ok()?;

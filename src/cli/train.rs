@@ -156,6 +156,9 @@ pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
         outln!("{}", shown(run.path()))?;
         return Ok(Exit::Done);
     }
+    if after.is_none() {
+        queue::note_live(&run, cx);
+    }
     let exit = start(run.clone(), (resume, after), threads, &args, cx);
     if let Some(before) = before {
         before.unless_begun(&run);

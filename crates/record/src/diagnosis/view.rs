@@ -5,7 +5,7 @@ use super::metric;
 use crate::base::human;
 use crate::base::stats;
 use crate::run::RunState;
-use crate::run::series::{Point, Series};
+use crate::run::series::{Bucket, Point, Series};
 use crate::run::state::Evaluation;
 use std::ops::Range;
 
@@ -19,6 +19,8 @@ const ENOUGH_MEANS: usize = 8;
 const PATIENCE: u64 = 100;
 /// Windows that a run is divided into to find its best and its worst.
 const WINDOWS: usize = 64;
+/// Parts in which the beginning of something is searched for.
+const PARTS: usize = 256;
 /// Share of the uniform loss that a model reaches by token frequencies alone: English text has about 0.7
 /// of ln V both in bytes and in tokens of 50,000 words.
 pub const FREQUENCIES: f64 = 0.75;
@@ -228,6 +230,24 @@ impl<'a> View<'a> {
         !from && !self.is_branch() && near
     }
 
+    /// The same, or a branch of such a run: what it began with has read nothing but this run's own text.
+    pub fn knows_only_its_text(&self) -> bool {
+        let head = self.state.head.as_ref();
+        let alone = head.is_some_and(|head| head.spec["train"]["from"].is_null());
+        self.from_scratch() || alone && self.is_branch()
+    }
+
+    /// The first step of the first part of the run for which `holds`: about where what is seen now began. Parts of 10 readings at
+    /// least, of which 256 at most.
+    pub fn onset(&self, id: &str, holds: impl Fn(&Bucket) -> bool) -> Option<u64> {
+        let series = self.series(id)?;
+        let (first, last) = series.steps()?;
+        let parts = usize::try_from(series.len() / 10).unwrap_or(PARTS);
+        let parts = series.columns(first as f64, last as f64 + 1.0, parts.clamp(1, PARTS));
+        let part = parts.into_iter().flatten().find(|part| holds(part))?;
+        Some(part.first)
+    }
+
     /// Steps of the warm-up; 0 if the spec does not have it.
     pub fn warmup(&self) -> u64 {
         self.state.warmup_steps()
@@ -307,16 +327,19 @@ impl<'a> View<'a> {
         self.warmup() + PATIENCE
     }
 
-    /// Whether a loss that does not move says something: after [`View::patience`], or at the end of a run that is shorter,
-    /// of 100 steps at least.
+    /// The same of a run or a branch, which counts from its own beginning.
+    pub fn own_patience(&self) -> u64 {
+        self.patience().max(self.state.base_step + PATIENCE)
+    }
+
+    /// Whether a loss that does not move says something: after [`View::own_patience`], or at the end of a run that is shorter,
+    /// of 100 steps of its own at least.
     pub fn past_patience(&self) -> bool {
         let head = self.state.head.as_ref();
         let done = head.is_some_and(|head| self.state.step >= head.max_steps);
-        let least = if done {
-            PATIENCE.min(self.patience())
-        } else {
-            // A branch counts from its own beginning.
-            self.patience().max(self.state.base_step + PATIENCE)
+        let least = match done {
+            true => self.state.base_step + PATIENCE,
+            false => self.own_patience(),
         };
         self.state.step >= least
     }

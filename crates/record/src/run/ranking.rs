@@ -14,6 +14,15 @@ pub const OTHER_DATA: &str = "other data";
 pub const SEED: &str = "seed";
 /// How long a run is: more is better, and nobody looks for its best value.
 const LENGTH: &str = "train.max_steps";
+/// The settings from which the tokens of a run follow.
+const TOKENS: [&str; 6] = [
+    LENGTH,
+    "train.epochs",
+    "train.micro_batch_size",
+    "train.grad_accum_steps",
+    "train.batch_ramp",
+    "model.seq_len",
+];
 /// The section that says how a run is measured.
 const OF_EVALUATIONS: &str = "eval";
 
@@ -236,7 +245,8 @@ pub struct Group {
     pub mean: f64,
     /// Sample standard deviation over seeds; absent for a single run.
     pub deviation: Option<f64>,
-    /// Runs with a score that counts, and those without: diverged or failed.
+    /// Runs with a score that counts, and those without: diverged or failed. A run that was stopped or is on its way is in neither: it says
+    /// nothing for or against the settings.
     pub runs: usize,
     pub without: usize,
     /// Where its runs are in the list, best first; those without a score that counts are last.
@@ -269,6 +279,10 @@ pub fn ranked(trials: &[Trial]) -> Vec<Group> {
     groups
 }
 
+fn came_to_nothing(trial: &Trial) -> bool {
+    (trial.over || trial.diverged()) && trial.sound().is_none()
+}
+
 /// The runs of these settings; `None` where no score of theirs counts.
 fn group(set: Vec<String>, trials: &[Trial], first: &Score) -> Option<Group> {
     let value_of = |at: &usize| {
@@ -289,7 +303,10 @@ fn group(set: Vec<String>, trials: &[Trial], first: &Score) -> Option<Group> {
         mean,
         deviation: (values.len() > 1).then(|| (squares / (values.len() - 1) as f64).sqrt()),
         runs: values.len(),
-        without: members.len() - values.len(),
+        without: members
+            .iter()
+            .filter(|at| came_to_nothing(&trials[**at]))
+            .count(),
         set,
         members,
     })
@@ -320,7 +337,10 @@ pub fn caveats(
     };
     let searched = |word: &&String| is_searched(&path_of(key(word)));
     let words = best.set.iter().filter(searched);
-    let mut told: Vec<String> = match leads(trials, groups) {
+    // Of runs of other lengths the longer one is better, whatever else it has.
+    let mut set = trials.iter().flat_map(|trial| &trial.set);
+    let alike_long = !set.any(|word| TOKENS.contains(&path_of(key(word)).as_str()));
+    let mut told: Vec<String> = match alike_long && leads(trials, groups) {
         true => words.filter_map(|word| at_the_end(word, trials)).collect(),
         false => Vec::new(),
     };
@@ -389,6 +409,9 @@ fn at_the_end(word: &str, trials: &[Trial]) -> Option<String> {
         "{word} is the {end} value that was tried: the best may be {way} still"
     ))
 }
+
+#[cfg(test)]
+mod lengths;
 
 #[cfg(test)]
 mod tests;

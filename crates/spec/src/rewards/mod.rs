@@ -1,7 +1,7 @@
 //! Rewards: scores for completions. A reward is one file and one word in the list; a spec lists those of a run with their
 //! weights. Generating completions and training on rewards are elsewhere.
 
-mod command;
+pub mod command;
 mod countdown;
 mod exact;
 mod json;

@@ -2,6 +2,8 @@
 
 use super::command::Config;
 use super::{Answer, Worker};
+use crate::base::stderr_tail::StderrTail;
+use crate::base::text::one_line;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -16,6 +18,8 @@ const READ_AHEAD: usize = 8;
 /// Bytes of a line that errors show, and that are read of one at most.
 const SHOWN: usize = 200;
 const LONGEST: u64 = 1 << 20;
+/// Bytes of its stderr that are kept for an error.
+const KEPT: usize = 4096;
 /// Milliseconds for which the exit status of a program that closed its output is waited for.
 const GRACE: usize = 500;
 
@@ -37,6 +41,8 @@ struct Running {
     /// To a thread that writes: a program that reads nothing fills its pipe, and its time limit counts from before.
     input: Sender<String>,
     lines: Receiver<std::io::Result<String>>,
+    /// What it writes beside its scores goes on to this process's own, and its end into errors.
+    errors: Option<StderrTail>,
 }
 
 impl Drop for Running {
@@ -101,6 +107,20 @@ impl Program {
         self.scored = number + 1;
         read(&line)
     }
+
+    /// Ends it after an error, with the last line that it wrote to stderr.
+    fn end(&mut self, error: String) -> String {
+        let Some(mut running) = self.running.take() else {
+            return error;
+        };
+        let errors = running.errors.take();
+        drop(running);
+        let errors = errors.map(StderrTail::end).unwrap_or_default();
+        match errors.lines().rev().find(|line| !line.trim().is_empty()) {
+            Some(last) => format!("{error}; on stderr: {}", one_line(&cut(last))),
+            None => error,
+        }
+    }
 }
 
 /// An answer as the program reads it.
@@ -141,11 +161,10 @@ impl Worker for Program {
         }
         let first = match self.ask(number) {
             Ok(score) => return Ok(score),
-            Err(error) => error,
+            Err(error) => self.end(error),
         };
-        self.running = None;
         self.ask(number).map_err(|again| {
-            self.running = None;
+            let again = self.end(again);
             match again == first {
                 true => format!("{first}; restarted, it did the same"),
                 false => format!("{first}; restarted: {again}"),
@@ -177,8 +196,11 @@ fn read(line: &str) -> Result<f64, String> {
 
 /// The beginning of a line, in quotes.
 fn shown(line: &str) -> String {
-    let line: String = line.trim().chars().take(SHOWN).collect();
-    format!("{line:?}")
+    format!("{:?}", cut(line))
+}
+
+fn cut(line: &str) -> String {
+    line.trim().chars().take(SHOWN).collect()
 }
 
 fn start(run: &str) -> Result<Running, String> {
@@ -186,13 +208,14 @@ fn start(run: &str) -> Result<Running, String> {
         .args(["-c", run])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
+        .stderr(Stdio::piped())
         .process_group(0)
         .spawn();
     let mut child = spawned.map_err(|e| format!("it does not start: {e}"))?;
     let (Some(mut pipe), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
         return Err("it does not start: no pipes".into());
     };
+    let errors = StderrTail::capture(child.stderr.take(), std::io::stderr(), KEPT);
     let (send, lines) = sync_channel(READ_AHEAD);
     let read = move || {
         let mut output = BufReader::new(output);
@@ -227,5 +250,6 @@ fn start(run: &str) -> Result<Running, String> {
         child,
         input,
         lines,
+        errors: Some(errors),
     })
 }

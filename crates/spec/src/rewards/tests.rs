@@ -260,6 +260,11 @@ fn a_program_that_hangs_dies_or_writes_rubbish_is_named_with_its_line() {
         ("sleep 60", "no score within 0.2 s"),
         ("exec >&-; sleep 600", "closed its output"),
         ("/no/such/program", "it ended without a score"),
+        ("/no/such/program", "; on stderr: "),
+        (
+            "echo first >&2; echo 'no file' >&2; exit 2",
+            "exit status: 2; on stderr: no file",
+        ),
     ] {
         let settings = serde_json::json!({ "run": run, "timeout": if run == "sleep 60" { 0.2 } else { 60.0 } });
         let error = judge(settings.clone())

@@ -25,6 +25,8 @@ pub enum Effect {
     ResumeRun {
         slot: Slot,
         run_dir: PathBuf,
+        /// To begin when the run in this directory has ended.
+        after: Option<PathBuf>,
     },
     /// See whether an engine trains a run whose own has ended.
     LookForEngine(PathBuf),
@@ -58,6 +60,8 @@ pub enum Effect {
         yaml: String,
         /// Even though a check failed.
         force: bool,
+        /// To begin when the run in this directory has ended.
+        after: Option<PathBuf>,
     },
     /// Gather what the wizard knows before its first question.
     OpenWizard,

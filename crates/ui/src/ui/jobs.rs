@@ -81,6 +81,14 @@ fn not_a_new_run(error: &RunError) -> String {
     )
 }
 
+/// The last run of the queue behind a run: another one may have queued there since the list was read.
+fn last_behind(folder: PathBuf) -> PathBuf {
+    match RunDir::open(&folder) {
+        Ok(run) => index::end_of_queue(&run).path().to_path_buf(),
+        Err(_) => folder,
+    }
+}
+
 /// A link and what is at its other end.
 pub type Linked = Result<(Opened, Link), String>;
 
@@ -88,24 +96,26 @@ impl JobContext {
     /// Makes a run of a preset or spec file and starts its engine, which waits for the end of the run in the directory `after`.
     pub fn start(&self, target: &str, after: Option<PathBuf>) -> Linked {
         let loaded = crate::spec::load(target, &[], &self.sources).map_err(|e| e.to_string())?;
-        // Another run may have queued there since the list was read.
-        let last = |folder: PathBuf| match RunDir::open(&folder) {
-            Ok(run) => index::end_of_queue(&run).path().to_path_buf(),
-            Err(_) => folder,
-        };
         let options = EngineOptions {
-            after: after.map(last),
+            after: after.map(last_behind),
             ..EngineOptions::default()
         };
         self.start_loaded(loaded, &options)
     }
 
     /// Makes a run of a spec that is in no file and starts its engine; `force`: even though a check failed.
-    pub fn start_text(&self, name: &str, yaml: &str, force: bool) -> Linked {
+    pub fn start_text(
+        &self,
+        name: &str,
+        yaml: &str,
+        force: bool,
+        after: Option<PathBuf>,
+    ) -> Linked {
         let loaded =
             crate::spec::load_text(name, yaml, &self.sources).map_err(|e| e.to_string())?;
         let options = EngineOptions {
             force,
+            after: after.map(last_behind),
             ..EngineOptions::default()
         };
         self.start_loaded(loaded, &options)
@@ -233,7 +243,7 @@ impl JobContext {
     }
 
     /// Lets a run that ended early go on from its newest checkpoint.
-    pub fn resume(&self, path: &Path) -> Linked {
+    pub fn resume(&self, path: &Path, after: Option<PathBuf>) -> Linked {
         let run = RunDir::open(path).map_err(|e| e.to_string())?;
         // Somebody else was faster.
         if run.is_alive() {
@@ -241,6 +251,7 @@ impl JobContext {
         }
         let options = EngineOptions {
             resume: true,
+            after: after.map(last_behind),
             ..EngineOptions::default()
         };
         self.launch(&run, &options)

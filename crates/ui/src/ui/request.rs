@@ -23,13 +23,11 @@ pub enum Request {
     Toast(Level, String),
     /// Draw again; asked by a pane that is not in front, it means nothing.
     Draw(Freshness),
-    /// Start a run of a preset or spec file and put it on the screen.
+    /// Start a run of a preset or spec file and put it on the screen; beside a live one it is asked first.
     StartRun(String),
-    /// The same, to begin when the run in this directory has ended.
-    QueueRun(String, PathBuf),
     /// Put a run on the screen; one that is there already is only shown.
     OpenRun(PathBuf),
-    /// Let a run that ended early go on.
+    /// Let a run that ended early go on; asked first in the same way.
     ResumeRun(PathBuf),
     /// Leave the workbench, as its key does.
     Leave,

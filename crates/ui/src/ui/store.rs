@@ -69,6 +69,12 @@ impl Store {
         presets.any(|row| row.name == name && row.is_template)
     }
 
+    /// Whether it is a file of several trainings.
+    pub fn is_pipeline(&self, name: &str) -> bool {
+        let mut presets = self.presets.iter();
+        presets.any(|row| row.name == name && row.kind == PresetKind::Pipeline)
+    }
+
     pub fn runs(&self) -> &[RunSummary] {
         self.runs.as_deref().unwrap_or_default()
     }

@@ -1,10 +1,12 @@
-//! Rewards can parse the rows' reference answers, and these fit into a completion: otherwise this would show at the first
-//! rollout, or never.
+//! Rewards can parse the rows' reference answers, programs score one of them, and these fit into a completion: otherwise this
+//! would show at the first rollout, or never.
 
 use super::{Check, Finding, Subject};
-use crate::base::human::grouped;
+use crate::base::human::{grouped, number};
 use crate::base::text::{one_line, shown};
 use crate::engine::EngineError;
+use crate::engine::rollouts::Asked;
+use crate::rewards::command::{Config as ProgramConfig, OnFailure};
 use crate::rewards::{Answer, Reference, WeightedReward};
 
 pub const CHECK: Check = Check {
@@ -25,10 +27,9 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
         return Ok(Finding::pass("no answers are scored"));
     }
     let batch = data.train_batch(spec.seed, 0, ROWS);
-    let rows: Vec<Reference> = batch
-        .references
-        .iter()
-        .map(|json| Reference::parse(json))
+    let asked = Asked::rows(&batch);
+    let rows: Vec<Answer> = asked
+        .map(|row| right(&row.reference, data.tokenizer.decode(&row.tokens)))
         .collect();
     let length = |text: &str| data.tokenizer.encode(text).map_or(0, |ids| ids.len());
     Ok(judge(
@@ -41,11 +42,12 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
 
 /// `length`: tokens of a text; `most`: those of the longest completion.
 fn judge(
-    rows: &[Reference],
+    rows: &[Answer],
     rewards: &[WeightedReward],
     length: &dyn Fn(&str) -> usize,
     most: usize,
 ) -> Finding {
+    let mut programs = Vec::new();
     for reward in rewards {
         if let Some(folder) = reward.reward.model().filter(|folder| !folder.exists()) {
             return Finding::fail(
@@ -54,13 +56,18 @@ fn judge(
                 "name the reward model's checkpoint in rewards, or take this reward out",
             );
         }
-        // Programs and models are asked at the first rollout.
+        if let (Some(program), Some(row)) = (reward.reward.program(), rows.first()) {
+            match asked_once(reward, row) {
+                Ok(score) => programs.push((&reward.name, score)),
+                Err(what) => return failed(reward, program, &what),
+            }
+        }
+        // Models are asked at the first rollout.
         if reward.reward.worker().is_some() {
             continue;
         }
-        for (at, row) in rows.iter().enumerate() {
-            let answer = right(row);
-            if let Err(what) = reward.reward.score(&answer) {
+        for (at, answer) in rows.iter().enumerate() {
+            if let Err(what) = reward.reward.score(answer) {
                 return Finding::fail(
                     format!(
                         "row {} of the first {}: reward `{}`: {}",
@@ -77,7 +84,7 @@ fn judge(
     }
     let lengths: Vec<usize> = rows
         .iter()
-        .filter_map(|row| row.answer.as_deref())
+        .filter_map(|row| row.reference.answer.as_deref())
         .map(length)
         .collect();
     let long = lengths.iter().filter(|tokens| **tokens > most).count();
@@ -97,21 +104,63 @@ fn judge(
             ),
         );
     }
-    Finding::pass(format!(
-        "{} of {} rewards read the answers of {} rows",
-        rewards
-            .iter()
-            .filter(|r| r.reward.worker().is_none())
-            .count(),
-        rewards.len(),
-        rows.len()
-    ))
+    let by_rule = rewards
+        .iter()
+        .filter(|r| r.reward.worker().is_none())
+        .count();
+    let mut said = Vec::new();
+    if by_rule > 0 {
+        let of = rewards.len();
+        said.push(format!(
+            "{by_rule} of {of} rewards read the answers of {} rows",
+            rows.len()
+        ));
+    }
+    let scored = programs.iter().map(|(name, score)| {
+        format!(
+            "program `{}` scores the first row's own answer {}",
+            one_line(name),
+            number(*score)
+        )
+    });
+    said.extend(scored);
+    let models = rewards.iter().filter(|r| r.reward.model().is_some());
+    said.extend(models.map(|r| {
+        format!(
+            "model `{}` is asked at the first rollout",
+            one_line(&r.name)
+        )
+    }));
+    Finding::pass(said.join("; "))
+}
+
+/// The score of a program for one answer. It is started for that, and once more where that fails, as in training.
+fn asked_once(reward: &WeightedReward, row: &Answer) -> Result<f64, String> {
+    let mut worker = reward.reward.worker().ok_or("it has no program")?;
+    worker.begin(std::slice::from_ref(row))?;
+    worker.score(0, row)
+}
+
+fn failed(reward: &WeightedReward, program: &ProgramConfig, what: &str) -> Finding {
+    let said = format!(
+        "program `{}` on the first row's own answer: {}",
+        one_line(&reward.name),
+        one_line(what)
+    );
+    let fix = format!(
+        "correct the command line or the program: {}; llmtui reward test tries it on answers in a file",
+        one_line(&program.run)
+    );
+    match program.on_failure {
+        OnFailure::Stop => Finding::fail(said, "the run would end at its first rollout", fix),
+        OnFailure::Zero => Finding::warn(said, "answers that it does not score count as 0", fix),
+    }
 }
 
 /// The row's own answer, as if the model had written it.
-fn right(row: &Reference) -> Answer {
+fn right(row: &Reference, prompt: String) -> Answer {
     Answer {
-        prompt: String::new(),
+        prompt,
         text: row.answer.clone().unwrap_or_default(),
         tokens: 1,
         ended: true,
@@ -127,9 +176,10 @@ mod tests {
     use serde_json::json;
 
     fn found(answers: &[&str], rewards: serde_json::Value, most: usize) -> Finding {
-        let rows: Vec<Reference> = answers
+        let rows: Vec<Answer> = answers
             .iter()
             .map(|answer| Reference::parse(&json!({"answer": answer}).to_string()))
+            .map(|row| right(&row, "the prompt".into()))
             .collect();
         let rewards: Vec<WeightedReward> = serde_json::from_value(rewards).unwrap();
         judge(&rows, &rewards, &|text| text.split(' ').count(), most)
@@ -163,5 +213,32 @@ mod tests {
             found(&["a b c d", "a b"], json!(["exact"]), 2).status,
             Status::Pass
         );
+    }
+
+    /// It was "ready to train" with a program that did not exist.
+    #[test]
+    fn a_program_is_started_once_on_a_row_s_own_answer() {
+        let of = |run: &str, on_failure: &str| {
+            let program = json!({"run": run, "timeout": 60, "on_failure": on_failure});
+            found(&["7"], json!([{"command": program, "name": "mine"}]), 64)
+        };
+        let gone = of("echo \"can't open file 'rewrad.py'\" >&2; exit 2", "stop");
+        assert_eq!(gone.status, Status::Fail);
+        let said = gone.evidence.to_string();
+        for words in [
+            "program `mine`",
+            "exit status: 2",
+            "can't open file 'rewrad.py'",
+        ] {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+        assert_eq!(of("exit 2", "zero").status, Status::Warn);
+        let other = of(r#"while read -r l; do echo '{"reward": 1}'; done"#, "stop");
+        assert_eq!(other.status, Status::Fail, "{other:?}");
+        let reads = r#"read -r l; case $l in *'"prompt":"the prompt"'*) echo 0.5;; esac"#;
+        let good = of(reads, "stop");
+        assert_eq!(good.status, Status::Pass, "{good:?}");
+        let said = good.evidence.to_string();
+        assert_eq!(said, "program `mine` scores the first row's own answer 0.5");
     }
 }

@@ -26,10 +26,10 @@ pub struct Written {
 /// A prompt to be answered.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    tokens: Vec<u32>,
+    pub tokens: Vec<u32>,
     /// Its place in the data.
     pub origin: Option<Origin>,
-    reference: Reference,
+    pub reference: Reference,
 }
 
 impl Asked {

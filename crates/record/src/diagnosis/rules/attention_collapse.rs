@@ -22,9 +22,8 @@ const SHARP: f32 = 0.05;
 const LARGE: f32 = 100.0;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
-    let sharp = blocks::lasting(view, metric::ATTENTION_ENTROPY, |values, b| {
-        values[b] < SHARP
-    });
+    let is_sharp = |values: &[f32], b: usize| values[b] < SHARP;
+    let sharp = blocks::lasting(view, metric::ATTENTION_ENTROPY, is_sharp);
     let large = blocks::lasting(view, metric::ATTENTION_LARGEST, |values, b| {
         values[b] > LARGE
     });
@@ -32,13 +31,14 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         .iter()
         .find(|(b, _)| large.iter().any(|(other, _)| other == b))?;
     let score = large.iter().find(|(b, _)| *b == block)?.1;
+    let since = blocks::since(view, metric::ATTENTION_ENTROPY, block, is_sharp);
     let signals = vec![
         Signal::of(
             metric::ATTENTION_ENTROPY,
             entropy,
             format!("attention entropy of block {block} is {entropy:.3} of its maximum"),
         )
-        .at(view.state.step),
+        .at(since.unwrap_or(view.state.step)),
         Signal::of(
             metric::ATTENTION_LARGEST,
             score,
@@ -47,7 +47,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     ];
     let fix = format!(
         "{}; QK-norm« (-s model.qk_norm=true)|» for the next run",
-        super::diverged::lower_lr(view)
+        super::diverged::restart_with_lower_lr(view)
     );
     Some(Finding::warn(
         signals,

@@ -36,3 +36,15 @@ pub(super) fn others(values: &[f32], block: usize) -> Option<f64> {
     let others = others.filter(|(b, x)| *b != block && !x.is_nan());
     median(&others.map(|(_, x)| f64::from(*x)).collect::<Vec<_>>())
 }
+
+/// The step since which `holds` has been true of a block at each probe.
+pub(super) fn since(
+    view: &View<'_>,
+    id: &str,
+    block: usize,
+    holds: impl Fn(&[f32], usize) -> bool,
+) -> Option<u64> {
+    let rows = view.state.layers.get(id)?.rows().iter().rev();
+    let so = rows.take_while(|row| holds(&row.values, block));
+    so.last().map(|row| row.step)
+}

@@ -24,7 +24,8 @@ const QUIET: f64 = 0.5;
 const RISE: f32 = 0.3;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
-    let dead = blocks::lasting(view, metric::DEAD_UNITS, |values, b| values[b] > DEAD);
+    let is_dead = |values: &[f32], b: usize| values[b] > DEAD;
+    let dead = blocks::lasting(view, metric::DEAD_UNITS, is_dead);
     let quiet = blocks::lasting(view, metric::GRAD_BY_LAYER, |values, b| {
         blocks::others(values, b).is_some_and(|others| f64::from(values[b]) < QUIET * others)
     });
@@ -51,8 +52,9 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         "{} of the units of block {block} are dead",
         percent(share, 0)
     );
+    let since = blocks::since(view, metric::DEAD_UNITS, block, is_dead);
     let signals = vec![
-        Signal::of(metric::DEAD_UNITS, share, text).at(view.state.step),
+        Signal::of(metric::DEAD_UNITS, share, text).at(since.unwrap_or(view.state.step)),
         second,
     ];
     let cause = "inputs of these units moved into the flat part of the activation: too large a step, or a disconnected block";

@@ -7,7 +7,7 @@ use crate::base::human;
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
 use crate::diagnosis::view::{FREQUENCIES, Loss, View};
-use crate::run::series::Series;
+use crate::run::series::{Bucket, Series};
 
 pub const RULE: Rule = Rule {
     entry: Entry {
@@ -40,7 +40,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             Finding::fail(
                 signals,
                 "numerical overflow: usually the learning rate is too high, or the warm-up too short",
-                lower_lr(view),
+                restart_with_lower_lr(view),
             )
             .at(format!("step {at}")),
         );
@@ -72,7 +72,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         Finding::fail(
             signals,
             "the model has lost what it learned: the learning rate is too high, or a spike polluted the optimizer's moments",
-            format!("restart from an earlier checkpoint; {}", lower_lr(view)),
+            restart_with_lower_lr(view),
         )
         .at(format!("after step {best}"))
     })
@@ -163,8 +163,12 @@ fn above_line(view: &View<'_>, loss: &Loss, line: f64, height: f64) -> Finding {
         text.push_str(&format!(", now {}", human::number(loss.now)));
     }
     let start = format!("{}{guessing}", loss.began());
+    // Checkpoints from behind the first steps that were so high are no better than those of the worst.
+    let high = |part: &Bucket| part.min > line + (SHARE * line).max(NATS);
+    let since = view.onset(metric::TRAIN_LOSS, high);
+    let since = since.map_or(worst.first, |step| step.min(worst.first));
     let mut signals = vec![
-        Signal::of(metric::TRAIN_LOSS, height, text).at(worst.last),
+        Signal::of(metric::TRAIN_LOSS, height, text).at(since),
         Signal::of(metric::TRAIN_LOSS, loss.start, start),
     ];
     signals.extend(gradient(view));
@@ -177,7 +181,7 @@ fn above_line(view: &View<'_>, loss: &Loss, line: f64, height: f64) -> Finding {
     } else {
         (
             "training made the model worse than at the start: the learning rate is too high for this model",
-            lower_lr(view),
+            restart_with_lower_lr(view),
         )
     };
     Finding::fail(signals, cause, fix).at(format!("step {to}"))
@@ -195,19 +199,30 @@ fn gradient(view: &View<'_>) -> Option<Signal> {
 }
 
 /// The suggested setting: a tenth of the rate, at most what small models tolerate; clipping if it is off.
-pub(super) fn lower_lr(view: &View<'_>) -> String {
+fn lower(view: &View<'_>) -> String {
     let mut words = match view.lr().filter(|lr| *lr > 0.0) {
-        Some(lr) => format!(
-            "lower the learning rate: <learning_rate={:.0e}>",
-            (lr / 10.0).min(1e-3)
-        ),
-        None => "lower the learning rate«: -s lr=…|»".into(),
+        Some(lr) => format!("<learning_rate={:.0e}>", (lr / 10.0).min(1e-3)),
+        None => "«-s lr=…|learning_rate=…»".into(),
     };
     if view.state.settings.get("clip_norm") == Some(&0.0) {
         words.push_str(" <max_grad_norm=1>");
     }
-    if view.state.running() {
-        words.push_str("« (t tunes it while it runs)|»");
-    }
     words
+}
+
+/// For weights that a lower rate helps from here on.
+pub(super) fn lower_lr(view: &View<'_>) -> String {
+    let live = match view.state.running() {
+        true => "« (t tunes it while it runs)|»",
+        false => "",
+    };
+    format!("lower the learning rate: {}{live}", lower(view))
+}
+
+/// For weights that have lost what they knew: a lower rate does not bring it back.
+pub(super) fn restart_with_lower_lr(view: &View<'_>) -> String {
+    format!(
+        "restart from before it with a lower learning rate: {}",
+        lower(view)
+    )
 }

@@ -23,7 +23,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let state = view.state;
     if state.orphaned {
         let text = format!(
-            "the engine died at step {}: its log has no end and no process is training this run",
+            "died at step {}: its log has no end and no process is training this run",
             human::grouped(state.step)
         );
         return Some(Finding::fail(
@@ -42,7 +42,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     }
     let finish = state.finished.as_ref()?;
     let text = format!(
-        "the engine ended at step {}: {}",
+        "ended at step {}: {}",
         human::grouped(finish.step),
         finish.message
     );

@@ -6,12 +6,13 @@ use crate::base::human;
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
 use crate::diagnosis::view::View;
+use crate::run::series::Bucket;
 
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "token_frequencies",
         title: "unigram loss",
-        summary: "100 steps after the warm-up the loss does not lie, since the middle third of the steps, between 5 % above and 3 % below the entropy of the training tokens' frequencies.",
+        summary: "100 steps after the warm-up, or after the start of a branch, the loss does not lie, since the middle third of the steps, between 5 % above and 3 % below the entropy of the training tokens' frequencies.",
         source: "the entropy of a unigram model: Shannon 1951, Prediction and Entropy of Printed English",
     },
     needs: &[metric::TRAIN_LOSS],
@@ -27,12 +28,15 @@ const SOME: f64 = 0.01;
 /// Updates above this share of the weights, with a rate above this one, prevent weights from settling.
 const LARGE: f64 = 1e-2;
 
+const NO_CONTEXT: &str = "it has learned token frequencies but no context";
+
 fn judge(view: &View<'_>) -> Option<Finding> {
     let entropy = view.state.head.as_ref()?.unigram_entropy?;
     let loss = view.loss()?;
     // Slow runs reach that entropy late; their own rule reports how much too slow they are.
     let slow = lr_too_low::RULE.evaluate(view).is_some();
-    if slow || super::lost(view) || !view.from_scratch() || view.state.step < view.patience() {
+    let early = view.state.step < view.own_patience();
+    if slow || super::lost(view) || !view.knows_only_its_text() || early {
         return None;
     }
     let [_, middle, last] = view.thirds(metric::TRAIN_LOSS)?;
@@ -48,6 +52,12 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         human::number(entropy)
     );
     let mut signals = vec![Signal::of(metric::TRAIN_LOSS, loss.now, text).at(view.state.step)];
+    let arrived = |part: &Bucket| part.mean().is_some_and(|mean| mean <= high);
+    let first = view.onset(metric::TRAIN_LOSS, arrived)?;
+    // A step's loss is that of the weights before its update: those of the step before it.
+    let since = first.saturating_sub(1);
+    let text = format!("it stays there since step {}", human::grouped(since));
+    signals.push(Signal::of(metric::TRAIN_LOSS, loss.now, text).at(since));
     let updates = view.typical(metric::UPDATE_RATIO).filter(|x| *x > LARGE);
     if let Some(x) = updates {
         let text = format!("updates are {x:.1e} of the weights, 1e-3 is typical");
@@ -61,10 +71,21 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             "vary the learning rate«: -s lr=…|» by factors of 10; if the loss stays the same, there is no more to learn from this text",
         ));
     }
-    let cause = "it has learned token frequencies but no context";
-    let fix = match fast {
-        true => super::diverged::lower_lr(view),
-        false => "vary the learning rate«: -s lr=…|» by factors of 10; «run `llmtui preflight`|check positions and the attention mask»".into(),
+    // A branch that began so: its own rate is not what brought it there, and brings nothing back.
+    let inherited = view.is_branch() && since <= view.state.base_step;
+    let (cause, fix) = match (inherited, fast) {
+        (true, _) => (
+            "the branch began with weights that had learned token frequencies but no context, and continues with them",
+            match view.lr() {
+                Some(lr) => format!("train from the start: <learning_rate={lr:.0e}>"),
+                None => "train from the start".into(),
+            },
+        ),
+        (false, true) => (NO_CONTEXT, super::diverged::restart_with_lower_lr(view)),
+        (false, false) => (
+            NO_CONTEXT,
+            "vary the learning rate«: -s lr=…|» by factors of 10; «run `llmtui preflight`|check positions and the attention mask»".into(),
+        ),
     };
     Some(Finding::fail(signals, cause, fix))
 }

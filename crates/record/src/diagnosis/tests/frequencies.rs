@@ -63,3 +63,54 @@ fn a_run_that_only_knows_token_frequencies_is_not_learning() {
     let tuned = known(Tape::new(Some("base"), 0)).steps(1, 700, |s| 3.3 + noise(s));
     assert_eq!(tuned.status("token_frequencies"), None);
 }
+
+/// A branch of a run that had stood there since step 40 was stable, and its advice was a branch from step 500, "before it".
+#[test]
+fn a_branch_of_weights_without_context_is_judged_as_any_run_and_the_onset_is_dated() {
+    const ENTROPY: f64 = 3.313;
+    let begun = |base: Option<u64>| {
+        let mut tape = fresh();
+        let mut head = tape.state.head.clone().unwrap();
+        head.unigram_entropy = Some(ENTROPY);
+        head.spec["optimizer"]["adamw"]["lr"] = if base.is_some() { 1e-3 } else { 0.3 }.into();
+        tape.add(Event::Started {
+            name: head.name,
+            method: head.method,
+            spec: head.spec,
+            n_params: 1,
+            vocab_size: VOCAB,
+            max_steps: 600,
+            batch_tokens: 1,
+            epoch_tokens: 1,
+            resumed_from: base,
+            precision: None,
+            unigram_entropy: Some(ENTROPY),
+        });
+        tape.state.base_step = base.unwrap_or(0);
+        tape
+    };
+    let first = |tape: &Tape| {
+        let found = tape.found("token_frequencies").unwrap();
+        found.evidence.0.iter().filter_map(|s| s.step).min()
+    };
+    let stuck = |s: u64| (4.15 - 0.02 * s as f64).max(3.3) + noise(s);
+    let run = begun(None).steps(1, 600, stuck);
+    let since = first(&run).unwrap();
+    assert!((20..=45).contains(&since), "{since}");
+    let found = run.found("token_frequencies").unwrap();
+    assert!(
+        found.fix.starts_with("restart from before it"),
+        "{}",
+        found.fix
+    );
+    let branch = begun(Some(500)).steps(501, 600, |s| 3.3 + noise(s));
+    assert_eq!(branch.diagnose().verdict, Verdict::NotLearning);
+    assert_eq!(first(&branch), Some(500));
+    let fix = branch.found("token_frequencies").unwrap().fix;
+    assert_eq!(fix, "train from the start: -s lr=1e-3");
+    // One that learned context has no such finding, and one that is young no verdict yet.
+    let learned = begun(Some(500)).steps(501, 600, |s| 2.4 + noise(s));
+    assert_eq!(learned.status("token_frequencies"), None);
+    let young = begun(Some(500)).steps(501, 540, |s| 3.3 + noise(s));
+    assert_eq!(young.diagnose().verdict, Verdict::TooEarly);
+}

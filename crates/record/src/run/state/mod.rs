@@ -76,6 +76,8 @@ pub struct RunState {
     pub base_step: u64,
     /// Target tokens consumed.
     pub tokens: u64,
+    /// Those of them that the run consumed which a branch began from: as many at each step as at the branch's first one.
+    pub base_tokens: u64,
     /// In declaration order.
     pub metrics: Vec<MetricInfo>,
     /// By metric id; including undeclared metrics and host readings (at the step of their time).
@@ -207,6 +209,10 @@ impl RunState {
                 self.non_finite = None;
                 self.step = *step;
                 self.tokens = *tokens;
+                if self.base_tokens == 0 && *step > self.base_step {
+                    let base = u128::from(*tokens) * u128::from(self.base_step);
+                    self.base_tokens = u64::try_from(base / u128::from(*step)).unwrap_or(0);
+                }
                 self.extend_series(*step, values);
             }
             Event::Evaluated {
@@ -591,6 +597,13 @@ impl RunState {
     /// The engine process is gone and logged no end; the log alone cannot tell that from a live one.
     pub fn orphan(&mut self) {
         self.orphaned = self.running();
+    }
+
+    /// Whether it was stopped before its turn in a queue had come.
+    pub fn left_queue(&self) -> bool {
+        let stopped = |finish: &Finish| finish.outcome == Outcome::Stopped;
+        let queued = self.phase == Some(Phase::Queued) && self.refused.is_none();
+        queued && self.finished.as_ref().is_some_and(stopped)
     }
 
     /// What the run is doing, in one word, for titles and lists.

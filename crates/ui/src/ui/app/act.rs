@@ -1,5 +1,6 @@
 //! What each action does, and what panes ask for.
 
+use super::beside::Wanted;
 use super::{App, QuitState};
 use crate::base::finding::Status;
 use crate::base::text::one_line;
@@ -69,18 +70,9 @@ impl App {
             Request::Do(effect) => return self.ask(effect),
             Request::Open(overlay) => return self.open(overlay),
             Request::SendAnswer(topic, answer) => return self.answer_pane(topic, answer),
-            Request::StartRun(target) => return self.start_run(target),
-            Request::QueueRun(target, after) => {
-                let (slot, mut effects) = self.open_new_slot(target.clone());
-                effects.push(Effect::QueueRun {
-                    slot,
-                    target,
-                    after,
-                });
-                return effects;
-            }
+            Request::StartRun(target) => return self.begin(Wanted::Preset(target)),
             Request::OpenRun(path) => return self.open_or_show(path),
-            Request::ResumeRun(path) => return self.resume_run(path),
+            Request::ResumeRun(path) => return self.begin(Wanted::Resume(path)),
             Request::Refill(picker) => {
                 if let Some(overlay) = self.overlays.last_mut() {
                     overlay.refill(*picker);
@@ -236,7 +228,8 @@ impl App {
             right: String::new(),
             choice: Choice::Theme(name.into()),
         }));
-        Picker::new("palette", "", items)
+        let leave = Choice::Action(Action::Leave);
+        Picker::new("palette", "", items).known_as(leave, &["quit", "q", "exit"])
     }
 
     fn theme_picker(&self) -> Picker {

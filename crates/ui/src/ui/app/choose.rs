@@ -1,12 +1,13 @@
 //! What the answers of overlays do.
 
+use super::beside::Wanted;
 use super::{App, QuitState};
 use crate::run::state::Level;
 use crate::ui::effect::Effect;
 use crate::ui::msg::{Asked, Msg};
 use crate::ui::overlays::{Choice, LeaveChoice, Reply};
 use crate::ui::toasts::ToastScope;
-use crate::wire::{Command, StopWhen};
+use crate::wire::{Command, Phase, StopWhen};
 
 impl App {
     /// What the overlay on top says.
@@ -62,15 +63,20 @@ impl App {
     fn choose(&mut self, choice: Choice) -> Vec<Effect> {
         match choice {
             Choice::Action(action) => self.act(action),
-            Choice::StartPreset(name) => self.start_run(name),
-            Choice::StartSpec { name, yaml, force } => self.start_spec(name, yaml, force),
+            Choice::StartPreset(name) => self.begin(Wanted::Preset(name)),
+            Choice::StartSpec { name, yaml, force } => {
+                self.begin(Wanted::Spec { name, yaml, force })
+            }
             Choice::EditPreset(name) => self.ask(Effect::OpenEditor(name)),
             Choice::OpenRun(path) => self.open_or_show(path),
             Choice::Theme(name) => {
                 self.set_theme(&name);
                 vec![Effect::RememberTheme(name)]
             }
-            Choice::Answer(topic, answer) => self.answer_pane(topic, answer),
+            Choice::Answer(topic, answer) => match self.begin_as_answered(topic, &answer) {
+                Some(effects) => effects,
+                None => self.answer_pane(topic, answer),
+            },
             Choice::Leave { choice, leaving } => self.answer_leave(choice, leaving),
         }
     }
@@ -97,6 +103,9 @@ impl App {
             }
             LeaveChoice::StopNow => (StopWhen::Now, "stopping"),
         };
+        let held = self.store.held.as_ref();
+        let queued = held.is_some_and(|held| held.state.phase == Some(Phase::Queued));
+        let words = if queued { "leaving the queue" } else { words };
         if leaving {
             self.leaving = QuitState::WhenStopped;
         }

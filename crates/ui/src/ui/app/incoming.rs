@@ -2,6 +2,7 @@
 
 use super::{App, MAX_PENDING, QuitState, title_of};
 use crate::base::finding::Status;
+use crate::base::human;
 use crate::base::text::one_line;
 use crate::diagnosis::VERDICT;
 use crate::link::Incoming;
@@ -240,6 +241,17 @@ impl App {
             held.state.orphan();
         }
         held.link = LinkState::Ended(why.clone());
+        let kept = match held.state.checkpoints.last() {
+            Some(kept) => format!(
+                "its checkpoint of step {} is kept",
+                human::grouped(kept.step)
+            ),
+            None => "it has saved no checkpoint".into(),
+        };
+        if lost {
+            // What it was about to do, or had done since a resume, is past.
+            self.toasts.run_changed();
+        }
         match why {
             Some(why) => {
                 let words = format!("lost the connection to the run: {why}");
@@ -248,7 +260,7 @@ impl App {
             None if lost => self.toast_about(
                 ToastScope::Run,
                 Level::Bad,
-                "the training process died (killed or out of memory); its last checkpoint is kept",
+                &format!("the training process died (killed or out of memory); {kept}"),
             ),
             None => {}
         }
@@ -273,7 +285,7 @@ impl App {
         let effects = self.open_run(run_dir.into());
         self.front = front;
         let words = format!("{} was resumed", title_of(run_dir));
-        self.toast(Level::Info, &words);
+        self.toast_about(ToastScope::Run, Level::Info, &words);
         effects
     }
 

@@ -8,6 +8,7 @@ use crate::spec::Draft;
 use crate::ui::effect::Effect;
 use crate::ui::msg::Slot;
 use crate::ui::overlays::{Editor, WizardScreen};
+use std::path::PathBuf;
 
 impl App {
     pub(super) fn wizard_ready(&mut self, context: Context, answers: Answers) {
@@ -25,7 +26,13 @@ impl App {
         }
     }
 
-    pub(super) fn start_spec(&mut self, name: String, yaml: String, force: bool) -> Vec<Effect> {
+    pub(super) fn start_spec(
+        &mut self,
+        name: String,
+        yaml: String,
+        force: bool,
+        after: Option<PathBuf>,
+    ) -> Vec<Effect> {
         // The editor may lie over the wizard that opened it; the run takes the screen from both.
         let overlays = std::mem::take(&mut self.overlays);
         let (slot, mut effects) = self.open_new_slot(name.clone());
@@ -35,6 +42,7 @@ impl App {
             name,
             yaml,
             force,
+            after,
         });
         effects
     }

@@ -2,6 +2,7 @@
 //! Neither touches a clock, a file, a socket or the environment.
 
 mod act;
+mod beside;
 mod choose;
 mod draw;
 mod incoming;
@@ -24,6 +25,7 @@ use super::toasts::{ToastScope, Toasts};
 use crate::base::clock::{Moment, UnixMillis};
 use crate::run::state::{Finish, Level};
 use crate::wire::CommandId;
+use beside::Wanted;
 use opening::{Arrival, Opening};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -100,6 +102,8 @@ pub struct App {
     asked_checkpoint: bool,
     /// The wizard or the editor whose run is being started: back on the screen if that is refused.
     making: Option<(Slot, Vec<Box<dyn Overlay>>)>,
+    /// What waits for the answer whether it is to begin beside a live run, and the run that it may wait for.
+    wanted: Option<(Wanted, PathBuf)>,
     /// What has the keyboard before it is there.
     opening: Option<Opening>,
     toasts: Toasts,
@@ -135,6 +139,7 @@ impl App {
             front: 0,
             overlays: Vec::new(),
             asked_checkpoint: false,
+            wanted: None,
             opening: None,
             toasts: Toasts::default(),
             hits: HitMap::default(),
@@ -356,17 +361,18 @@ impl App {
     }
 
     /// Lets a run that ended early go on.
-    fn resume_run(&mut self, path: PathBuf) -> Vec<Effect> {
+    fn resume_run(&mut self, path: PathBuf, after: Option<PathBuf>) -> Vec<Effect> {
         let title = title_of(&path);
         let (slot, mut effects) = self.open_slot(title);
         effects.push(Effect::ResumeRun {
             slot,
             run_dir: path,
+            after,
         });
         effects
     }
 
-    fn start_run(&mut self, target: String) -> Vec<Effect> {
+    fn start_run(&mut self, target: String, after: Option<PathBuf>) -> Vec<Effect> {
         // Started as it is it would train on made-up rows, which is not what it was chosen for.
         if self.store.is_template(&target) {
             let words = "set train.from to your model and data.path to your rows, then {start-spec} starts training";
@@ -374,7 +380,14 @@ impl App {
             return self.ask(Effect::OpenEditor(target));
         }
         let (slot, mut effects) = self.open_new_slot(target.clone());
-        effects.push(Effect::StartRun { slot, target });
+        effects.push(match after {
+            None => Effect::StartRun { slot, target },
+            Some(after) => Effect::QueueRun {
+                slot,
+                target,
+                after,
+            },
+        });
         effects
     }
 

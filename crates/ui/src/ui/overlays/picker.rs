@@ -60,6 +60,8 @@ pub struct Picker {
     paths: Option<Vec<String>>,
     /// The row of what was typed.
     typed: Option<Item>,
+    /// A row's other names, which no row shows.
+    known_as: Option<(Choice, &'static [&'static str])>,
 }
 
 impl Picker {
@@ -77,6 +79,22 @@ impl Picker {
             before: None,
             paths: None,
             typed: None,
+            known_as: None,
+        }
+    }
+
+    /// The row of this choice is found by these words too.
+    pub fn known_as(self, choice: Choice, words: &'static [&'static str]) -> Self {
+        Picker {
+            known_as: Some((choice, words)),
+            ..self
+        }
+    }
+
+    fn names(&self, item: &Item) -> &'static [&'static str] {
+        match &self.known_as {
+            Some((choice, words)) if *choice == item.choice => words,
+            _ => &[],
         }
     }
 
@@ -154,7 +172,7 @@ impl Picker {
         let mut search = Search::new(&self.query.text());
         let items = self.items.iter().enumerate();
         let mut found: Vec<(Rank, usize)> = items
-            .filter_map(|(i, item)| Some((search.rank(item)?, i)))
+            .filter_map(|(i, item)| Some((search.rank(item, self.names(item))?, i)))
             .collect();
         found.sort_by_key(|(rank, i)| (std::cmp::Reverse(*rank), *i));
         self.shown = found.into_iter().map(|(_, i)| i).collect();

@@ -556,6 +556,7 @@ impl Pane for RunPane {
                 self.dashboard.silence = held.silence_words(store.elapsed);
                 let stage = held.stage.as_ref();
                 self.dashboard.stage = stage.map(|s| (s.place(), s.next_words()));
+                self.dashboard.resume_key = context.keymap.label(Action::Pause);
                 self.dashboard.health_key = context.keymap.label(Action::Open(&health::ENTRY));
                 self.dashboard.draw(frame, area, state, theme, store.now);
                 context.hits.add(area, Target::Pane);

@@ -101,15 +101,20 @@ impl Shell {
                 target,
                 after,
             } => self.link_job(slot, move |place| place.start(&target, Some(after))),
-            Effect::ResumeRun { slot, run_dir } => {
-                self.link_job(slot, move |place| place.resume(&run_dir));
-            }
+            Effect::ResumeRun {
+                slot,
+                run_dir,
+                after,
+            } => self.link_job(slot, move |place| place.resume(&run_dir, after)),
             Effect::StartSpec {
                 slot,
                 name,
                 yaml,
                 force,
-            } => self.link_job(slot, move |place| place.start_text(&name, &yaml, force)),
+                after,
+            } => self.link_job(slot, move |place| {
+                place.start_text(&name, &yaml, force, after)
+            }),
             Effect::Attach { slot, run_dir } => {
                 self.link_job(slot, move |place| place.attach(&run_dir));
             }

@@ -183,6 +183,8 @@ fn a_run_without_a_checkpoint_is_not_chatted_with_through_another() {
     assert!(!bench.effects.iter().any(opens), "{:?}", bench.effects);
     let picture = bench.picture(120, 30);
     assert!(picture.contains("has no checkpoint yet"), "{picture}");
+    // Beside a model of another run in the chat, which stayed on the screen, the message went unread.
+    assert!(picture.contains("Start a run"), "{picture}");
 }
 
 #[test]

@@ -390,7 +390,11 @@ fn random_keys_events_and_sizes_never_panic() {
 fn a_stopped_run_goes_on_from_its_screen_and_from_home() {
     let stopped: PathBuf = "runs/2026-11-20-1801-my-poems-x9zz".into();
     let mut bench = Bench::new();
-    bench.runs().press("down down shift-r");
+    let mut ended = runs();
+    ended[0].status = crate::run::index::RunStatus::Crashed;
+    bench
+        .msg(Msg::Runs(Ok((ended, Vec::new()))))
+        .press("end up shift-r");
     assert!(
         matches!(&bench.effects[..], [Effect::ResumeRun { run_dir, .. }] if *run_dir == stopped)
     );

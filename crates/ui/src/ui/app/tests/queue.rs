@@ -52,6 +52,21 @@ fn a_preset_beside_a_live_run_is_started_when_that_one_has_ended() {
             assert!(!picture.contains(words), "{words}: {picture}");
         }
     }
+    let picture = bench.press("shift-s c").picture(160, 48);
+    assert!(picture.contains("leaving the queue"), "{picture}");
+    assert!(!picture.contains("after a checkpoint"), "{picture}");
+    bench.event(Event::Finished {
+        outcome: crate::wire::Outcome::Stopped,
+        step: 0,
+        tokens: 0,
+        val_loss: None,
+        best: None,
+        train_loss: None,
+        seconds: 0.0,
+        message: String::new(),
+    });
+    let picture = bench.press("2").picture(160, 48);
+    assert!(picture.contains("left the queue"), "{picture}");
     let mut bench = Bench::new();
     bench.runs().press("home enter down enter");
     let starts = |e: &Effect| matches!(e, Effect::StartRun { .. });
@@ -208,4 +223,61 @@ fn a_state_is_never_cut() {
         };
         assert!(picture.contains(&format!(" {word} ")), "{picture}");
     }
+}
+
+/// Only Enter on Home asked: `:quit` began a training beside the live one.
+#[test]
+fn whatever_starts_a_run_beside_a_live_one_asks_first() {
+    let asks = "start when it has ended";
+    let path: PathBuf = "runs/2026-11-21-1040-shakespeare-k3qf".into();
+    let other: PathBuf = "runs/2026-11-20-1801-my-poems-x9zz".into();
+    let requests = [
+        Request::StartRun("quickstart".into()),
+        Request::ResumeRun(other.clone()),
+    ];
+    for request in requests {
+        let mut bench = Bench::new();
+        bench.runs();
+        let said = format!("{request:?}");
+        let effects = bench.app.handle_request(0, request);
+        assert_eq!(effects, [], "{said}");
+        assert!(bench.picture(80, 24).contains(asks), "{said}");
+        bench.press("enter");
+        let queued = |e: &Effect| match e {
+            Effect::QueueRun { after, .. } => *after == path,
+            Effect::ResumeRun { after, run_dir, .. } => {
+                after.as_ref() == Some(&path) && *run_dir == other
+            }
+            _ => false,
+        };
+        assert!(bench.effects.iter().any(queued), "{:?}", bench.effects);
+    }
+    // The live one itself, and one that is known only from the screen.
+    let mut bench = Bench::new();
+    bench.runs();
+    let effects = bench.app.handle_request(0, Request::ResumeRun(path));
+    assert!(matches!(
+        &effects[..],
+        [Effect::ResumeRun { after: None, .. }]
+    ));
+    let mut bench = Bench::new();
+    bench.live();
+    bench.press(":").write("start quickstart").press("enter");
+    assert!(bench.picture(80, 24).contains(asks));
+    bench.press("down enter");
+    let begins = |e: &Effect| matches!(e, Effect::StartRun { .. });
+    assert!(bench.effects.iter().any(begins), "{:?}", bench.effects);
+}
+
+#[test]
+fn the_words_for_leaving_leave_and_scattered_letters_start_nothing() {
+    for word in ["quit", "q", "exit", "QUIT"] {
+        let mut bench = Bench::new();
+        bench.app.store.presets[0].name = "q".into();
+        bench.press(":").write(word).press("enter");
+        assert_eq!(bench.effects, [Effect::Quit], "{word}");
+    }
+    let mut bench = Bench::new();
+    bench.press(":").write("qkst");
+    assert!(!bench.picture(80, 24).contains("start quickstart"));
 }

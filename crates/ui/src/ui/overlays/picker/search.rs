@@ -1,6 +1,6 @@
 //! How well the rows of a list fit what was typed.
 
-use super::Item;
+use super::{Choice, Item};
 use nucleo_matcher::pattern::{AtomKind, CaseMatching, Normalization, Pattern};
 use nucleo_matcher::{Config, Matcher, Utf32Str};
 
@@ -18,6 +18,8 @@ pub(super) enum Fit {
     Words,
     /// It is the title.
     Exact,
+    /// It is another name of the row.
+    Name,
 }
 
 /// What was typed. Letters that are strewn over a whole sentence are no hit: almost any word is found in one, and Enter does
@@ -43,12 +45,20 @@ impl Search {
         }
     }
 
-    pub(super) fn rank(&mut self, item: &Item) -> Option<Rank> {
+    /// `names`: other words for the row.
+    pub(super) fn rank(&mut self, item: &Item, names: &[&str]) -> Option<Rank> {
+        if names.contains(&self.query.as_str()) {
+            return Some((Fit::Name, 0));
+        }
         if let Some(score) = self.score_words(&item.title) {
             return Some((self.fit_of_title(&item.title), score));
         }
         if let Some(score) = self.score_words(&format!("{} {}", item.title, item.detail)) {
             return Some((Fit::Details, score));
+        }
+        // A training takes the machine for hours: nobody means one by letters strewn over its name, as `qut` is over `quickstart`.
+        if matches!(item.choice, Choice::StartPreset(_)) {
+            return None;
         }
         Some((Fit::Letters, self.score_letters(&item.title)?))
     }

@@ -3,8 +3,10 @@
 
 use super::from_here::{checkpoints, discarded, kept};
 use super::{BatchPane, topic};
-use crate::base::finding::{Finding, Status};
+use crate::base::finding::{Finding, Signal, Status};
 use crate::base::human::grouped;
+use crate::base::num::Num;
+use crate::diagnosis::Verdict;
 use crate::run::state::Level;
 use crate::ui::effect::Effect;
 use crate::ui::msg::{Asked, BranchPlan, Holder};
@@ -39,7 +41,7 @@ pub fn advice(held: &OpenRun, findings: &[Finding]) -> Vec<Request> {
     let mut items = Vec::new();
     for finding in wrong {
         for settings in finding.ways() {
-            for item in of_finding(held, finding, &settings) {
+            for item in of_finding(held, findings, finding, &settings) {
                 add(&mut items, item);
             }
         }
@@ -60,7 +62,7 @@ fn add(items: &mut Vec<Item>, item: Item) {
 }
 
 /// One way of a finding, in this run and in others.
-fn of_finding(held: &OpenRun, finding: &Finding, list: &[String]) -> Vec<Item> {
+fn of_finding(held: &OpenRun, all: &[Finding], finding: &Finding, list: &[String]) -> Vec<Item> {
     let settings = list.join(" ");
     let item = |title: String, detail: String, word: String| Item {
         title,
@@ -70,7 +72,7 @@ fn of_finding(held: &OpenRun, finding: &Finding, list: &[String]) -> Vec<Item> {
     };
     let mut items = Vec::new();
     let live = held.live() && live_settings(&settings).is_some();
-    if live && finding.status != Status::Fail {
+    if live && limit(held, all, finding).is_none() {
         let title = format!("{settings} in this run, now");
         items.push(item(title, reason(finding), format!("set {settings}")));
     }
@@ -83,7 +85,7 @@ fn of_finding(held: &OpenRun, finding: &Finding, list: &[String]) -> Vec<Item> {
         let detail = format!("{lost}; {}", reason(finding));
         items.push(item(title, detail, format!("back {to} {settings}")));
     }
-    for (word, step) in starts(held, finding, list) {
+    for (word, step) in starts(held, all, finding, list) {
         let title = match step {
             0 => format!("{settings} in a new run, from the start"),
             step => format!("{settings} in a branch from {} ({word})", grouped(step)),
@@ -93,15 +95,28 @@ fn of_finding(held: &OpenRun, finding: &Finding, list: &[String]) -> Vec<Item> {
     items
 }
 
-/// The first step at which the finding saw something. It may have seen only the end.
-fn seen(finding: &Finding) -> Option<u64> {
-    finding.evidence.0.iter().filter_map(|signal| signal.step).min()
+/// The first step at which the finding saw something; `None` where it has seen only how the run is now, not since when. What is
+/// not finite was not so a step before.
+fn seen(held: &OpenRun, finding: &Finding) -> Option<u64> {
+    let finite = |signal: &Signal| signal.value.is_some_and(|Num(value)| value.is_finite());
+    let dated = |signal: &&Signal| !finite(signal) || signal.step < Some(held.state.step);
+    finding.evidence.0.iter().filter(dated).filter_map(|signal| signal.step).min()
 }
 
 /// The newest checkpoint from before what the finding saw.
 fn before(held: &OpenRun, finding: &Finding) -> Option<u64> {
-    let seen = seen(finding)?;
+    let seen = seen(held, finding)?;
     kept(held).into_iter().filter(|step| *step < seen).max()
+}
+
+/// The step from which on checkpoints are broken, by the finding itself or another that failed and is about the weights; 0 where
+/// it cannot be dated. `None` where nothing failed.
+fn limit(held: &OpenRun, all: &[Finding], finding: &Finding) -> Option<u64> {
+    let of_weights = |id: &str| [Verdict::Diverged, Verdict::NotLearning].iter().any(|v| v.rules().contains(&id));
+    let failed = |f: &&Finding| f.status == Status::Fail;
+    let others = all.iter().filter(|other| of_weights(&other.id));
+    let failed = others.chain([finding]).filter(failed);
+    failed.map(|f| seen(held, f).unwrap_or(0)).min()
 }
 
 /// Why it is advised: its cause, or what was measured.
@@ -125,23 +140,23 @@ fn needs_the_start(setting: &str) -> bool {
 
 /// The steps that a branch with other settings can begin at, most useful first: the newest checkpoint from before what the
 /// finding saw, the best and the newest one; 0 is the start. A checkpoint of the last step leaves nothing to train, and
-/// what a finding calls broken, or asks for from the first step on, begins anew: never at a checkpoint that has it.
-pub fn starts(held: &OpenRun, finding: &Finding, settings: &[String]) -> Vec<(&'static str, u64)> {
+/// what any finding calls broken, or asks for from the first step on, begins anew: never at a checkpoint that has it.
+pub fn starts(held: &OpenRun, all: &[Finding], finding: &Finding, settings: &[String]) -> Vec<(&'static str, u64)> {
     if settings.iter().any(|setting| needs_the_start(setting)) {
         return vec![("start", 0)];
     }
     let marks = checkpoints(held);
     let last = held.state.head.as_ref().map_or(0, |head| head.max_steps);
-    let failed = seen(finding).filter(|_| finding.status == Status::Fail);
-    let sound = |step: u64| failed.is_none_or(|seen| step < seen);
+    let limit = limit(held, all, finding);
+    let sound = |step: u64| limit.is_none_or(|broken| step < broken);
     let open = || marks.iter().rev().filter(|mark| last == 0 || mark.step < last);
-    let before = before(held, finding).filter(|step| last == 0 || *step < last);
+    let before = before(held, finding).filter(|step| (last == 0 || *step < last) && sound(*step));
     let before = before.map(|step| ("before it", step));
     let good = || open().filter(|mark| sound(mark.step));
     let best = good().find(|mark| mark.best).map(|mark| ("best", mark.step));
     let newest = good().next().map(|mark| ("newest", mark.step));
     let start = Some(("start", 0));
-    let anew = finding.status == Status::Fail || finding.id == "preflight";
+    let anew = limit.is_some() || finding.id == "preflight";
     let order = match anew {
         true => [before, start, best, newest],
         false => [before, best, newest, start],

@@ -329,7 +329,7 @@ fn advice_is_one_way_each_and_what_failed_begins_before_it() {
     let seen = crate::base::finding::Signal::of("train/loss", 325.0, "train loss 325").at(30);
     let failed = Finding::fail(seen, "too large a step", "-s lr=5e-5").named("diverged", "divergence");
     let settings = failed.changes();
-    assert_eq!(starts(held, &failed, &settings), [("before it", 20), ("start", 0)]);
+    assert_eq!(starts(held, &[], &failed, &settings), [("before it", 20), ("start", 0)]);
     let opened = format!("{:?}", advice(held, &[failed]));
     assert!(!opened.contains("in this run, now") && !opened.contains("from 40"), "{opened}");
     let first = "title: \"roll back to 20, then lr=5e-5\", detail: \"discards 30 steps and checkpoint 40; ";
@@ -374,7 +374,7 @@ fn advice_of_findings_is_followed_in_the_run_or_in_a_branch() {
     // Other data or another warm-up change nothing in the middle of a run.
     for setting in ["-s data.val_fraction=0.2", "-s schedule.cosine.warmup_steps=12"] {
         let found = finding(setting);
-        assert_eq!(starts(held, &found, &found.changes()), [("start", 0)], "{setting}");
+        assert_eq!(starts(held, &[], &found, &found.changes()), [("start", 0)], "{setting}");
     }
     // The checkpoint of the last step leaves nothing to train, and what failed begins anew.
     held.state.head = Some(crate::run::state::Head {
@@ -392,9 +392,21 @@ fn advice_of_findings_is_followed_in_the_run_or_in_a_branch() {
     });
     let failed = finding("-s lr=1e-3");
     let settings = failed.changes();
-    assert_eq!(starts(held, &failed, &settings), [("start", 0), ("best", 20)]);
+    // It does not say since when: no checkpoint is known to be sound, for no other advice either.
+    assert_eq!(starts(held, &[], &failed, &settings), [("start", 0)]);
     let doubtful = Finding::warn("clipped", "", "-s lr=1e-3");
-    assert_eq!(starts(held, &doubtful, &settings), [("best", 20), ("start", 0)]);
+    assert_eq!(starts(held, &[], &doubtful, &settings), [("best", 20), ("start", 0)]);
+    let lost = failed.clone().named("token_frequencies", "unigram loss");
+    assert_eq!(starts(held, &[lost], &doubtful, &settings), [("start", 0)]);
+    // How it is now is not since when it is so: no checkpoint is "before it".
+    let now = crate::base::finding::Signal::of("train/loss", 3.2, "train loss 3.2").at(50);
+    let rises = Finding::warn(now.clone(), "", "-s lr=1e-3");
+    assert_eq!(starts(held, &[], &rises, &settings), [("best", 20), ("start", 0)]);
+    let stuck = Finding::fail(now, "", "-s lr=1e-3");
+    assert_eq!(starts(held, &[], &stuck, &settings), [("start", 0)]);
+    let odd = crate::base::finding::Signal::of("train/loss", f64::NAN, "train loss NaN").at(50);
+    let odd = Finding::fail(odd, "", "-s lr=1e-3");
+    assert_eq!(starts(held, &[], &odd, &settings)[0], ("before it", 20));
     let opened = format!("{:?}", advice(held, &[failed]));
     assert!(opened.contains("in a new run, from the start") && !opened.contains("from 40"), "{opened}");
     let mut pane = BatchPane::default();

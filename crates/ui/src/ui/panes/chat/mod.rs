@@ -16,7 +16,7 @@ mod unsaved;
 pub use column::{Column, Conversation, Engine};
 pub use heat::Heat;
 pub use models::{About, ChatModel};
-pub use pane::{ENTRY, WITH_RUN};
+pub use pane::{ENTRY, WITH_RUN, WITH_RUN_OR_HOME};
 pub use reply::{Answer, Reply};
 pub use settings::{Settings, sampling_form};
 use unsaved::Unsaved;
@@ -70,6 +70,8 @@ pub struct ChatPane {
     page: usize,
     /// The run whose best checkpoint is to be taken when the list comes.
     wanted_runs: Vec<PathBuf>,
+    /// They were asked for on Home, which comes back where they cannot be opened.
+    or_home: bool,
     /// The ended run on the screen when the chat was entered last: it is offered once.
     offered: Option<PathBuf>,
     /// The live run that was asked for its first checkpoint: the chat takes it.
@@ -95,6 +97,7 @@ impl Default for ChatPane {
             recalled: None,
             page: 1,
             wanted_runs: Vec::new(),
+            or_home: false,
             offered: None,
             asked_run: None,
             unsaved: Unsaved::default(),

@@ -16,6 +16,7 @@ use crate::ui::freshness::Freshness;
 use crate::ui::msg::{Asked, Holder, Msg, Slot};
 use crate::ui::rows::CheckpointRow;
 use crate::ui::overlays::{Choice, Item, Overlay, Picker, Prompt};
+use crate::ui::panes::home;
 use crate::ui::panes::run::command;
 use crate::ui::panes::{Pane, PaneContext, PaneEntry, SPIN};
 use crate::ui::request::{Answer, Hints, Request, Topic, titles};
@@ -41,7 +42,11 @@ pub static ENTRY: PaneEntry = PaneEntry {
 /// A run whose best checkpoint the chat should take.
 pub const WITH_RUN: Topic = topic(RUN);
 
+/// The same for Home, which comes back where the run has no checkpoint.
+pub const WITH_RUN_OR_HOME: Topic = topic(RUN_OR_HOME);
+
 const RUN: &str = "run";
+const RUN_OR_HOME: &str = "run or home";
 const MODEL: &str = "model";
 const PLACE: &str = "place";
 /// The form of the settings.
@@ -163,7 +168,10 @@ impl ChatPane {
         let named = wanted.pop();
         let best_of = |run: &PathBuf| best(&store.checkpoints, run);
         if let (Some(run), None) = (&named, named.as_ref().and_then(best_of)) {
-            return vec![info(&without_checkpoint(run, store))];
+            let why = info(&without_checkpoint(run, store));
+            // The models that are open here are not what was asked for.
+            let back = std::mem::take(&mut self.or_home).then_some(Request::Show(&home::ENTRY));
+            return back.into_iter().chain([why]).collect();
         }
         // A reward model is opened for nobody who did not ask for it, and refused to those who did.
         let found = match &named {
@@ -637,7 +645,8 @@ impl Pane for ChatPane {
         context: &mut PaneContext,
     ) -> Vec<Request> {
         match (about, answer) {
-            (RUN, Answer::Path(path)) => {
+            (RUN | RUN_OR_HOME, Answer::Path(path)) => {
+                self.or_home = about == RUN_OR_HOME;
                 self.wanted_runs = vec![path];
                 vec![Request::Do(Effect::ListCheckpoints)]
             }

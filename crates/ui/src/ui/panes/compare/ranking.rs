@@ -100,9 +100,11 @@ impl Ranking {
         })
     }
 
-    /// The runs, best first; those that are not ranked last.
+    /// The runs, best first; then those without a result, and those that are not ranked.
     pub fn order(&self) -> Vec<PathBuf> {
-        let ranked = self.groups.iter().flat_map(|group| &group.members).copied();
+        let with = self.groups.iter().flat_map(|group| &group.members[..group.runs]);
+        let without = self.groups.iter().flat_map(|group| &group.members[group.runs..]);
+        let ranked = with.chain(without).copied();
         let order: Vec<usize> = ranked.chain(self.unranked()).collect();
         order.iter().map(|at| self.runs[*at].path.clone()).collect()
     }

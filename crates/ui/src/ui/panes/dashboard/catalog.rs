@@ -33,7 +33,7 @@ pub fn charts(state: &RunState, filter: &str) -> Vec<Chart> {
     let machine = sampler::declarations([]);
     let known = METRICS.iter().map(Metric::info).chain(machine);
     let (loss, others): (Vec<_>, Vec<_>) = known.partition(|info| info.id == id::TRAIN_LOSS);
-    let own = own(state).iter().cloned();
+    let own = own(state).cloned();
     for info in loss
         .into_iter()
         .chain(own)
@@ -66,19 +66,27 @@ pub fn charts(state: &RunState, filter: &str) -> Vec<Chart> {
     charts
 }
 
-/// What was declared before the loss.
-fn own(state: &RunState) -> &[MetricInfo] {
+/// The method's readings: what an engine declares before the loss, but for the machine's, which come first where it waits in a
+/// queue. In logs of other programs the order says nothing: there the built-in ones are none of them.
+fn own(state: &RunState) -> impl Iterator<Item = &MetricInfo> {
     let loss = state.metrics.iter().position(|m| m.id == id::TRAIN_LOSS);
-    &state.metrics[..loss.unwrap_or(0)]
+    let before = &state.metrics[..loss.unwrap_or(0)];
+    let foreign = state.is_foreign();
+    let built_in = |id: &str| METRICS.iter().any(|metric| metric.id == id);
+    before
+        .iter()
+        .filter(move |m| !is_machine(&m.id) && !(foreign && built_in(&m.id)))
+}
+
+fn is_machine(id: &str) -> bool {
+    let prefixes = [id::machine::HOST, id::machine::GPU];
+    prefixes.iter().any(|prefix| id.starts_with(prefix))
 }
 
 /// Whether a metric has its chart on the hardware pane, or none.
 fn elsewhere(state: &RunState, id: &str) -> bool {
-    let machine = [id::machine::HOST, id::machine::GPU]
-        .iter()
-        .any(|prefix| id.starts_with(prefix));
     let declared = state.metric(id).map(|info| info.place);
-    machine || declared.is_some_and(|place| place != ChartPlace::Dashboard)
+    is_machine(id) || declared.is_some_and(|place| place != ChartPlace::Dashboard)
 }
 
 fn exists(state: &RunState, id: &str) -> bool {
@@ -247,6 +255,58 @@ mod tests {
             rings.map(|chart| chart.id).collect::<Vec<_>>(),
             ["eval/pass@1"]
         );
+    }
+
+    /// What came first in the log of a queued run was the machine, and in tables of other programs the alphabet.
+    #[test]
+    fn the_order_of_a_log_puts_only_the_method_s_own_readings_before_the_others() {
+        let declared = |foreign: bool, ids: &[&str]| {
+            let mut state = state(ids);
+            let all = METRICS
+                .iter()
+                .map(Metric::info)
+                .chain(sampler::declarations([]));
+            let all: Vec<MetricInfo> = all.collect();
+            let info = |id: &&str| {
+                all.iter()
+                    .find(|info| info.id == *id)
+                    .cloned()
+                    .unwrap_or_else(|| undeclared(id))
+            };
+            state.metrics = ids.iter().map(info).collect();
+            if foreign {
+                (state.pid, state.engine) = (0, "csv".into());
+            }
+            state
+        };
+        let margins = crate::wire::id::MARGINS;
+        let queued = declared(
+            false,
+            &["host/cpu_percent", margins, "train/loss", "grad_norm"],
+        );
+        let shown = charts(&queued, "");
+        assert_eq!(ids(&shown)[..3], ["train/loss", margins, "grad_norm"]);
+        let table = declared(
+            true,
+            &[
+                "clipped",
+                "data_wait",
+                "grad_norm",
+                "lr",
+                margins,
+                "train/loss",
+            ],
+        );
+        let shown = charts(&table, "");
+        let order = [
+            "train/loss",
+            margins,
+            "grad_norm",
+            "lr",
+            "data_wait",
+            "clipped",
+        ];
+        assert_eq!(ids(&shown), order);
     }
 
     #[test]

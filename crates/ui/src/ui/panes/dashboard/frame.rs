@@ -289,7 +289,11 @@ impl Dashboard {
             );
         }
         if let Some(row) = plan.status {
-            status::status(buffer, row, state, (&self.glance, &self.health_key), theme);
+            let keys = status::Keys {
+                health: &self.health_key,
+                resume: &self.resume_key,
+            };
+            status::status(buffer, row, state, (&self.glance, keys), theme);
         }
         // The last line of the log would be the error once more.
         if let Some(row) = plan

@@ -127,10 +127,11 @@ fn step_words(state: &RunState, glyphs: &Glyphs) -> Vec<Word> {
     let mut words = Vec::new();
     if let Some(finish) = &state.finished {
         let (glyph, meaning) = outcome_mark(finish.outcome, glyphs);
-        words.push(word(
-            format!("{glyph} {}  ", outcome_word(finish.outcome)),
-            meaning,
-        ));
+        let end = match state.left_queue() {
+            true => "left the queue",
+            false => outcome_word(finish.outcome),
+        };
+        words.push(word(format!("{glyph} {end}  "), meaning));
     }
     // A run that is resumed has taken steps already.
     if state.finished.is_none() && state.phase == Some(Phase::Queued) {

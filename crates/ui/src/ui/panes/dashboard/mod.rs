@@ -70,6 +70,8 @@ pub struct Dashboard {
     pub stage: Option<(String, Option<String>)>,
     /// What opens the pane with the warnings; empty where nothing does.
     pub health_key: String,
+    /// What resumes a run whose engine died.
+    pub resume_key: String,
     selected: usize,
     /// The selection is shown only after somebody selected.
     selecting: bool,
@@ -101,6 +103,7 @@ impl Default for Dashboard {
             silence: None,
             stage: None,
             health_key: String::new(),
+            resume_key: String::new(),
             selected: 0,
             selecting: false,
             full: false,

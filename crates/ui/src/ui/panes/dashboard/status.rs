@@ -15,12 +15,20 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
-/// The one line on how the run does: its result, or its verdict. `health_key` opens the pane with the warnings.
+/// Keys that the line names.
+#[derive(Debug, Clone, Copy)]
+pub struct Keys<'a> {
+    /// It opens the pane with the warnings.
+    pub health: &'a str,
+    pub resume: &'a str,
+}
+
+/// The one line on how the run does: its result, or its verdict.
 pub fn status(
     buffer: &mut Buffer,
     area: Rect,
     state: &RunState,
-    (glance, health_key): (&Glance, &str),
+    (glance, keys): (&Glance, Keys<'_>),
     theme: &Theme,
 ) {
     let diagnosis = &glance.diagnosis;
@@ -29,13 +37,15 @@ pub fn status(
         Some(finish) if state.refused.is_some() => {
             strips::result_line(state, finish, diagnosis, theme)
         }
+        // What it had learned by then is no comfort: nobody trains it.
+        None if state.orphaned => died(state, keys.resume, theme),
         _ if diagnosis.verdict.status() <= Status::Warn => verdict(diagnosis, theme),
         // What another program made of it lies elsewhere; how it went is known.
         Some(finish) if state.is_foreign() && finish.message.is_empty() => {
             verdict(diagnosis, theme)
         }
         Some(finish) => strips::result_line(state, finish, diagnosis, theme),
-        None => going(state, diagnosis, (max.into(), health_key), theme),
+        None => going(state, diagnosis, (max.into(), keys.health), theme),
     };
     let end = text::draw(buffer, area.x + 1, area.y, max, &words, theme);
     let machine = machine::machine_line(state);
@@ -47,6 +57,20 @@ pub fn status(
         &machine,
         theme,
     );
+}
+
+/// `✗ its engine died at step 82; p resumes it from step 50`
+fn died(state: &RunState, resume: &str, theme: &Theme) -> Vec<Word> {
+    let at = human::grouped(state.step);
+    let how = match state.checkpoints.last() {
+        Some(kept) => format!("resumes it from step {}", human::grouped(kept.step)),
+        None => "restarts it: no checkpoint was saved".into(),
+    };
+    let words = format!(" its engine died at step {at}; {resume} {how}");
+    vec![
+        finding::mark(Status::Fail, theme),
+        word(words, Meaning::Bad),
+    ]
 }
 
 /// How a run that is not over does: its verdict, and how many warnings there are beside it.
@@ -122,12 +146,32 @@ mod tests {
     use crate::base::finding::Finding;
     use crate::diagnosis::diagnose;
 
+    const KEYS: Keys<'_> = Keys {
+        health: "9",
+        resume: "p",
+    };
+
+    /// `✓ LEARNING ✗ engine the engine died at step 82: its log has no end and no pr…`
+    #[test]
+    fn of_a_run_without_an_engine_its_death_and_the_key_that_resumes_it_stand_there() {
+        let (area, theme) = (Rect::new(0, 0, 80, 1), Theme::ansi());
+        let mut state = RunState::from_events(&crate::ui::tape::until(5, 82));
+        state.orphan();
+        let mut buffer = Buffer::empty(area);
+        let mut glance = Glance::default();
+        glance.diagnosis = diagnose(&state);
+        status(&mut buffer, area, &state, (&glance, KEYS), &theme);
+        let row: String = (0..80).map(|x| buffer[(x, 0)].symbol()).collect();
+        assert!(row.contains("died at step 82; p res"), "{row}");
+        assert!(!row.contains("LEARNING"), "{row}");
+    }
+
     fn row(diagnosis: Diagnosis) -> String {
         let (area, theme) = (Rect::new(0, 0, 80, 1), Theme::ansi());
         let mut buffer = Buffer::empty(area);
         let mut glance = Glance::default();
         glance.diagnosis = diagnosis;
-        status(&mut buffer, area, &RunState::new(), (&glance, "9"), &theme);
+        status(&mut buffer, area, &RunState::new(), (&glance, KEYS), &theme);
         (0..80).map(|x| buffer[(x, 0)].symbol()).collect()
     }
 

@@ -58,7 +58,8 @@ impl Ending<'_> {
     fn pace(&self) -> Vec<Vec<Word>> {
         let state = self.state();
         // Over the whole time, as both stand here: pauses, evaluations and checkpoints are part of it.
-        let speed = state.tokens as f64 / state.seconds;
+        let own = state.tokens.saturating_sub(state.base_tokens);
+        let speed = own as f64 / state.seconds;
         let speed = Some(speed).filter(|x| x.is_finite() && *x > 0.0);
         let per_second = |x: f64| format!("{} tokens/s", human::short(x));
         let speed = speed.map(per_second);
@@ -76,13 +77,16 @@ impl Ending<'_> {
         if state.tokens > 0 {
             let epochs = state.epochs();
             let epochs = epochs.map(|x| format!(", {} epochs", human::epochs(x)));
-            let tokens = human::short(state.tokens as f64);
-            rows.push(row(
-                "tokens",
-                tokens,
-                Meaning::Text,
-                epochs.unwrap_or_default(),
-            ));
+            let epochs = epochs.unwrap_or_default();
+            // The place in the data, and so the epochs, are those of both.
+            let also = match own < state.tokens {
+                true => format!(
+                    ", {} with those before it{epochs}",
+                    human::short(state.tokens as f64)
+                ),
+                false => epochs,
+            };
+            rows.push(row("tokens", human::short(own as f64), Meaning::Text, also));
         }
         rows
     }

@@ -190,7 +190,9 @@ impl Ending<'_> {
         }
         let finding = self.diagnosis.advised()?;
         let settings = finding.changes();
-        let (_, step) = starts(self.held, finding, &settings).into_iter().next()?;
+        let (_, step) = starts(self.held, &self.diagnosis.findings, finding, &settings)
+            .into_iter()
+            .next()?;
         Some((step, format!("-s {}", settings.join(" -s "))))
     }
 

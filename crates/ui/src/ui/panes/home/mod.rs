@@ -4,7 +4,6 @@ mod draw;
 mod list;
 
 use super::{Pane, PaneContext, PaneEntry};
-use crate::base::text::one_line;
 use crate::run::index::{RunStatus, RunSummary};
 use crate::run::lineage::{find_parent, same_origin};
 use crate::run::state::Level;
@@ -12,13 +11,10 @@ use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
 use crate::ui::field::{Lines, TextField};
 use crate::ui::keymap::Keymap;
-use crate::ui::msg::{Msg, PipelineStatus};
+use crate::ui::msg::Msg;
 use crate::ui::panes::{chat, compare, evals};
-use crate::ui::overlays::{Question, YES};
-use crate::ui::request::{Answer, Hints, Request, Topic, titles};
-use crate::ui::rows::PresetKind;
-use crate::ui::store::{Store, short_run};
-use crate::wire::Phase;
+use crate::ui::request::{Answer, Hints, Request, titles};
+use crate::ui::store::Store;
 use crossterm::event::KeyEvent;
 use ratatui::Frame;
 use list::{Listed, Sort};
@@ -40,10 +36,6 @@ const REFRESH: Duration = Duration::from_secs(2);
 
 /// How often it is looked for runs and spec files that came, went or changed otherwise, while the list is on the screen.
 const LOOK: Duration = Duration::from_secs(3);
-
-/// The question before a start beside a live run, and its answer to wait.
-const START: &str = "start";
-const AFTER: &str = "after";
 
 /// What a row stands for.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,24 +67,10 @@ pub struct HomePane {
     marked: Vec<PathBuf>,
     /// The selected row, to be found again in the next list.
     anchor: Option<HomeRow>,
-    /// What a question is open about: the preset to start, and the live run that it may wait for.
-    asked: Option<(String, PathBuf)>,
     /// The folders of runs and specs as they were seen last.
     folders: Option<u64>,
     /// When they were looked at; `None` while a look is under way.
     looked_at: Option<Duration>,
-}
-
-/// The newest of the live runs on this machine that no other one waits for.
-fn last_in_queue(store: &Store) -> Option<&RunSummary> {
-    let live = |run: &&RunSummary| run.status == RunStatus::Live && !run.elsewhere;
-    let live: Vec<&RunSummary> = store.runs().iter().filter(live).collect();
-    let waited_for = |run: &RunSummary| {
-        let mut others = live.iter();
-        others.any(|other| other.queued_after.as_deref() == Some(run.id.as_str()))
-    };
-    let last = live.iter().filter(|run| !waited_for(run));
-    last.max_by_key(|run| run.created).copied()
 }
 
 impl Default for HomePane {
@@ -109,7 +87,6 @@ impl Default for HomePane {
             unbegun_shown: false,
             marked: Vec::new(),
             anchor: None,
-            asked: None,
             folders: None,
             looked_at: Some(Duration::ZERO),
         }
@@ -198,7 +175,7 @@ impl HomePane {
     fn moved(&mut self, store: &Store) -> Vec<Request> {
         self.anchor = self.current(store);
         let preset = match &self.anchor {
-            Some(HomeRow::Preset(name)) if !is_pipeline(store, name) => Some(name.clone()),
+            Some(HomeRow::Preset(name)) if !store.is_pipeline(name) => Some(name.clone()),
             _ => None,
         };
         vec![Request::Preset(preset)]
@@ -214,7 +191,7 @@ impl HomePane {
 
     fn accept(&mut self, store: &Store) -> Vec<Request> {
         match self.current(store) {
-            Some(HomeRow::Preset(name)) => self.start(name, store),
+            Some(HomeRow::Preset(name)) => vec![Request::StartRun(name)],
             Some(HomeRow::New) => vec![Request::Do(Effect::OpenWizard)],
             Some(HomeRow::Run(path)) => vec![Request::OpenRun(path)],
             Some(HomeRow::Unbegun) => {
@@ -227,38 +204,9 @@ impl HomePane {
         }
     }
 
-    /// Starts a preset; beside a live run it asks first. A template is only set up, and a pipeline waits for none.
-    fn start(&mut self, name: String, store: &Store) -> Vec<Request> {
-        let last = last_in_queue(store);
-        let Some(last) = last.filter(|_| !store.is_template(&name) && !is_pipeline(store, &name))
-        else {
-            return vec![Request::StartRun(name)];
-        };
-        self.asked = Some((name, last.path.clone()));
-        let now = match last.phase {
-            Some(Phase::Queued) => "waits for its turn",
-            _ => "is live",
-        };
-        let title = format!("{} {now}", one_line(short_run(&last.id)));
-        let why = "Two runs at a time share processors and memory: each is slower, and both may not fit.";
-        let topic = Topic {
-            pane: &ENTRY,
-            about: START,
-        };
-        let answers = ["start now, beside it", "start nothing"];
-        let question = Question::new(&title, vec![why.into()], answers, topic);
-        let stage = store.stages.get(&last.created_as);
-        let after = match stage.filter(|stage| stage.standing == PipelineStatus::Running) {
-            Some(_) => "start when its pipeline has ended",
-            None => "start when it has ended",
-        };
-        let question = question.or(AFTER, after).first();
-        vec![Request::Open(Box::new(question))]
-    }
-
     fn edit(&self, store: &Store) -> Vec<Request> {
         match self.current(store) {
-            Some(HomeRow::Preset(name)) if is_pipeline(store, &name) => {
+            Some(HomeRow::Preset(name)) if store.is_pipeline(&name) => {
                 let words = format!("llmtui presets eject {name} writes its file for editing");
                 vec![info(&words)]
             }
@@ -372,7 +320,7 @@ impl HomePane {
         match self.current(store) {
             Some(HomeRow::Run(path)) => vec![
                 Request::Show(&chat::ENTRY),
-                Request::SendAnswer(chat::WITH_RUN, Answer::Path(path)),
+                Request::SendAnswer(chat::WITH_RUN_OR_HOME, Answer::Path(path)),
             ],
             _ => vec![info("select a run to chat with its best checkpoint")],
         }
@@ -418,11 +366,6 @@ impl HomePane {
 fn is_resumable(store: &Store, path: &Path) -> bool {
     let run = store.runs().iter().find(|run| run.path == path);
     run.is_some_and(|run| run.status != RunStatus::Live && run.has_steps_left())
-}
-
-fn is_pipeline(store: &Store, name: &str) -> bool {
-    let mut presets = store.presets.iter();
-    presets.any(|row| row.name == name && row.kind == PresetKind::Pipeline)
 }
 
 /// Runs, presets and spec files.
@@ -569,17 +512,6 @@ impl Pane for HomePane {
                     true => Vec::new(),
                     false => look_again(),
                 }
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    fn answered(&mut self, about: &str, answer: Answer, _: &mut PaneContext) -> Vec<Request> {
-        let asked = self.asked.take().filter(|_| about == START);
-        match (asked, answer) {
-            (Some((name, _)), Answer::Text(word)) if word == YES => vec![Request::StartRun(name)],
-            (Some((name, last)), Answer::Text(word)) if word == AFTER => {
-                vec![Request::QueueRun(name, last)]
             }
             _ => Vec::new(),
         }

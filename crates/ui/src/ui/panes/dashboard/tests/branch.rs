@@ -24,7 +24,10 @@ fn the_charts_of_a_branch_begin_at_its_checkpoint() {
     };
     let state = RunState::from_events(&events(560));
     assert_eq!((state.base_step, state.step), (500, 540));
+    // The tape's tokens begin at its own first step: of what it says, all but that step's share is the parent's.
+    assert!(state.base_tokens > 0);
     assert_eq!(whole_range(&state), (500.0, 560.0));
+    assert_eq!(RunState::from_events(&tape::until(5, 40)).base_tokens, 0);
     assert_eq!(
         whole_range(&RunState::from_events(&events(9_000))),
         (500.0, 550.0)
