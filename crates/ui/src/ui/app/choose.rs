@@ -65,6 +65,10 @@ impl App {
             Choice::StartPreset(name) => self.start_run(name),
             Choice::StartSpec { name, yaml, force } => self.start_spec(name, yaml, force),
             Choice::EditPreset(name) => self.ask(Effect::OpenEditor(name)),
+            Choice::Say(words) => {
+                self.toast(Level::Info, words);
+                Vec::new()
+            }
             Choice::OpenRun(path) => self.open_or_show(path),
             Choice::Theme(name) => {
                 self.set_theme(&name);

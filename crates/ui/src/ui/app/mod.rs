@@ -13,7 +13,7 @@ use super::effect::Effect;
 use super::freshness::Freshness;
 use super::hit::HitMap;
 use super::keymap::Keymap;
-use super::msg::{Asked, Holder, Msg, Slot};
+use super::msg::{Holder, Msg, Slot};
 use super::overlays::Overlay;
 use super::panes::{PANES, Pane, PaneContext, PaneEntry, Slots, fleet, run};
 use super::request::Request;
@@ -23,12 +23,11 @@ use super::theme::{ColorDepth, Theme, Themes};
 use super::toasts::{ToastScope, Toasts};
 use crate::base::clock::{Moment, UnixMillis};
 use crate::run::state::{Finish, Level};
-use crate::wire::CommandId;
 use opening::{Arrival, Opening};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Commands whose answer is awaited; the oldest are forgotten.
+/// Commands of a run whose answer is awaited.
 const MAX_PENDING: usize = 64;
 
 /// What the app needs to know at birth; the runtime reads it from files and the environment.
@@ -106,7 +105,6 @@ pub struct App {
     hits: HitMap,
     freshness: Freshness,
     slots: Slots,
-    pending: Vec<(CommandId, Asked)>,
     /// Newest notice shown as a toast.
     noticed: u64,
     leaving: QuitState,
@@ -140,7 +138,6 @@ impl App {
             hits: HitMap::default(),
             freshness: Freshness::Asked,
             slots: Slots::default(),
-            pending: Vec::new(),
             noticed: 0,
             making: None,
             leaving: QuitState::No,
@@ -318,7 +315,6 @@ impl App {
         self.show(&run::ENTRY);
         self.toasts.run_changed();
         self.noticed = 0;
-        self.pending.clear();
         (
             slot,
             old.map(|held| Effect::Detach { slot: held.slot })

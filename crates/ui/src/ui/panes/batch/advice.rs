@@ -60,7 +60,8 @@ fn add(items: &mut Vec<Item>, item: Item) {
     }
 }
 
-/// One way of a finding, in this run and in others.
+/// One way of a finding, in this run and in others. Titles begin with where: rows of the same settings differ in nothing else, and
+/// the end of a row is cut.
 fn of_finding(held: &OpenRun, finding: &Finding, list: &[String]) -> Vec<Item> {
     let settings = list.join(" ");
     let item = |title: String, detail: String, word: String| Item {
@@ -72,7 +73,7 @@ fn of_finding(held: &OpenRun, finding: &Finding, list: &[String]) -> Vec<Item> {
     let mut items = Vec::new();
     let live = held.live() && live_settings(&settings).is_some();
     if live && finding.status != Status::Fail {
-        let title = format!("{settings} in this run, now");
+        let title = format!("in this run, now: {settings}");
         items.push(item(title, reason(finding), format!("set {settings}")));
     }
     // What failed is in the weights: another rate brings nothing back that they have lost.
@@ -86,8 +87,8 @@ fn of_finding(held: &OpenRun, finding: &Finding, list: &[String]) -> Vec<Item> {
     }
     for (word, step) in starts(held, finding, list) {
         let title = match step {
-            0 => format!("{settings} in a new run, from the start"),
-            step => format!("{settings} in a branch from {} ({word})", grouped(step)),
+            0 => format!("from the start: {settings}"),
+            step => format!("branch from {} ({word}): {settings}", grouped(step)),
         };
         items.push(item(title, reason(finding), format!("branch {step} {settings}")));
     }
