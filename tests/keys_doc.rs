@@ -3,6 +3,7 @@
 
 use llmtui::ui::action::{Context, actions};
 use llmtui::ui::keymap::Keymap;
+use llmtui::ui::signs::behind;
 use std::fmt::Write;
 
 fn page() -> String {
@@ -33,6 +34,12 @@ fn page() -> String {
                 info.doc
             )
             .unwrap();
+        }
+        if let Some((title, rows)) = behind(context, false) {
+            write!(page, "\n## {title}\n\n| | |\n|---|---|\n").unwrap();
+            for (sign, words) in rows {
+                writeln!(page, "| `{sign}` | {words} |").unwrap();
+            }
         }
     }
     page

@@ -103,6 +103,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         true => tell_file(&args.to, &under_a_name(&args.to, export)?)?,
         false => print_result(&args.to, &export(&args.to)?)?,
     }
+    if args.format == "gguf" {
+        outln!("{ELSEWHERE}")?;
+    }
     if source.from.adapter().is_some() {
         outln!("{MERGED}")?;
     }
@@ -172,6 +175,9 @@ fn tell_file(to: &Path, written: &[Written]) -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+/// What to do with a GGUF file.
+const ELSEWHERE: &str = "llama-cli -m FILE runs it; Ollama takes a Modelfile with FROM ./FILE (docs/models.md, GGUF)";
 
 /// What whoever exports a run with an adapter may not expect.
 pub(super) const MERGED: &str =

@@ -106,8 +106,9 @@ fn page_words(page: &Page, shown: &Shown, width: usize) -> String {
     let mut text = format!("{}\n\n", page.title);
     for line in guide::plain(&shown.text).lines() {
         // What follows a `- ` is indented below it.
-        let rest = if line.starts_with("- ") { "  " } else { "" };
-        for line in wrap(line, width, "", rest) {
+        let (mark, words) = guide::item(line);
+        let rest = " ".repeat(mark.len());
+        for line in wrap(words, width, mark, &rest) {
             let _ = writeln!(text, "{line}");
         }
     }

@@ -198,8 +198,12 @@ fn settings(found: &[Finding]) -> Option<String> {
         .iter()
         .map(|f| format!("{}; {} ({})", f.evidence, f.fix, f.source));
     let said: Vec<String> = said.collect();
-    (!said.is_empty())
-        .then(|| format!("Settings that are probably unintended: {}", said.join(". ")))
+    listed("Settings that are probably unintended", &said)
+}
+
+/// A list below its heading: several sentences in one line are read as one.
+fn listed(heading: &str, items: &[String]) -> Option<String> {
+    (!items.is_empty()).then(|| format!("{heading}:\n  - {}", items.join("\n  - ")))
 }
 
 fn of_the_run(mark: &str, run: &RunState) -> Option<String> {
@@ -267,5 +271,25 @@ fn findings(judged: &Diagnosis) -> Option<String> {
     let lines: Vec<String> = found
         .map(|f| format!("{}: {}. {}", f.title, f.evidence, f.advice()))
         .collect();
-    (!lines.is_empty()).then(|| format!("Findings (`llmtui diagnose`): {}", lines.join(" | ")))
+    listed("Findings (`llmtui diagnose`)", &lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All of them were one paragraph, with ` | ` between them.
+    #[test]
+    fn findings_are_a_list() {
+        let finding = |title: &str| Finding::warn("loss 3.2", "", "lower lr").named(title, title);
+        let judged = Diagnosis {
+            findings: vec![finding("plateau"), finding("masked labels")],
+            ..diagnosis::diagnose(&RunState::new())
+        };
+        let words = findings(&judged).unwrap_or_default();
+        let lines: Vec<&str> = words.lines().collect();
+        assert_eq!(lines.len(), 3, "{words}");
+        assert!(lines[1].starts_with("  - plateau: loss 3.2"), "{words}");
+        assert!(lines[2].starts_with("  - masked labels: "), "{words}");
+    }
 }

@@ -9,7 +9,7 @@ mod verbs;
 
 pub use asked::{Asked, Trainer};
 pub use facts::Subject;
-pub use page::{Page, Shown, plain};
+pub use page::{Page, Shown, item, plain};
 pub use verbs::verb;
 
 use crate::base::near::alike;

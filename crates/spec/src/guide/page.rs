@@ -114,6 +114,17 @@ impl Page {
     }
 }
 
+/// What a line begins with when it is an item of a list (`- `, or `  - ` of one within another), and its words.
+pub fn item(line: &str) -> (&str, &str) {
+    let blanks = line.len() - line.trim_start_matches(' ').len();
+    let mark = if line[blanks..].starts_with("- ") {
+        blanks + 2
+    } else {
+        0
+    };
+    line.split_at(mark)
+}
+
 /// A line with its facts; `None` where there is nothing to say, an error where something has to be named first.
 fn filled(line: &str, subject: &Subject<'_>) -> Result<Option<String>, &'static str> {
     let mut parts = line.split('{');
@@ -158,6 +169,14 @@ pub fn plain(markdown: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn items_of_lists_within_lists_are_items() {
+        assert_eq!(item("- a - b"), ("- ", "a - b"));
+        assert_eq!(item("  - a"), ("  - ", "a"));
+        assert_eq!(item("a - b"), ("", "a - b"));
+        assert_eq!(item("-1 is less"), ("", "-1 is less"));
+    }
 
     #[test]
     fn links_become_words() {

@@ -121,6 +121,7 @@ actions! {
         Note "note" "note" "Add a note to the log; charts mark it."
         Stop "stop" "stop" "Stop the run without leaving."
         Ending "ending" "result" "Show how the run ended: best step, metrics and next steps; again for the charts."
+        LiveStage "live-stage" "live stage" "Open the stage of the pipeline that trains now."
         ChartNext "chart-next" "next chart" "Select the next chart."
         ChartPrevious "chart-previous" "previous chart" "Select the previous chart."
         ChartLeft "chart-left" "left" "Select the chart on the left, or move the cursor left."

@@ -109,7 +109,8 @@ pub fn fill(text: &str, width: usize, ellipsis: &str) -> String {
     out
 }
 
-/// Breaks text into rows of at most `width` columns, at blanks where there are any. Empty lines stay.
+/// Breaks text into rows of at most `width` columns, at blanks where there are any, else behind a slash of a path. Empty
+/// lines stay.
 pub fn wrap(text: &str, width: u16) -> Vec<String> {
     wrap_ranges(text, width)
         .into_iter()
@@ -123,13 +124,19 @@ pub fn wrap_ranges(text: &str, width: u16) -> Vec<Range<usize>> {
     let mut rows = Vec::new();
     let mut start = 0;
     for line in text.split('\n') {
-        wrap_line(line, start, width, &mut rows);
+        wrap_line((text, line), start, width, &mut rows);
         start += line.len() + 1;
     }
     rows
 }
 
-fn wrap_line(line: &str, start: usize, width: usize, rows: &mut Vec<Range<usize>>) {
+/// `line` begins at byte `start` of `text`.
+fn wrap_line(
+    (text, line): (&str, &str),
+    start: usize,
+    width: usize,
+    rows: &mut Vec<Range<usize>>,
+) {
     let mut row = start..start;
     let mut used = 0;
     let mut at = start;
@@ -140,15 +147,22 @@ fn wrap_line(line: &str, start: usize, width: usize, rows: &mut Vec<Range<usize>
             row = at..at;
             used = 0;
         }
+        let from = at;
         for c in word.chars() {
             let columns = c.width().unwrap_or(0);
             if used + columns <= width {
                 row.end = at + c.len_utf8();
                 used += columns;
             } else if c != ' ' {
+                let begun = row.start.max(from);
+                // A slash alone at the end of a row would be a riddle.
+                let slash = text[begun..at].rfind('/').filter(|slash| *slash > 0);
+                let end = slash.map_or(at, |slash| begun + slash + 1);
+                let rest = end..at + c.len_utf8();
+                used = text[rest.clone()].width();
+                row.end = end;
                 rows.push(row);
-                row = at..at + c.len_utf8();
-                used = columns;
+                row = rest;
             }
             at += c.len_utf8();
         }
@@ -175,6 +189,9 @@ mod tests {
         assert_eq!(wrap("a\n\nb", 9), ["a", "", "b"]);
         assert_eq!(wrap("日本語", 4), ["日本", "語"]);
         assert_eq!(wrap("", 4), [""]);
+        let path = ["runs/", "2026-11-30/", "gguf/a-Q8.gguf"];
+        assert_eq!(wrap(&path.concat(), 14), path);
+        assert_eq!(wrap("see /tmp/abcd/e", 8), ["see /tmp", "/abcd/e"]);
     }
 
     #[test]

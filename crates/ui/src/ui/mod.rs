@@ -17,6 +17,7 @@ pub mod panes;
 pub mod request;
 pub mod rows;
 mod runtime;
+pub mod signs;
 pub mod store;
 mod term;
 pub mod theme;

@@ -241,6 +241,8 @@ pub struct StageOf {
     pub standing: PipelineStatus,
     /// The first stage behind it that is not done.
     pub next: Option<String>,
+    /// The stage that trains now, where that is another one, and its run's directory.
+    pub live: Option<(String, PathBuf)>,
     /// What stages that train nothing have made, and where.
     pub outputs: Vec<(&'static str, PathBuf)>,
 }
@@ -344,6 +346,16 @@ impl Asked {
             Asked::Generate => "answer",
             Asked::CancelAnswer => "cancel",
             Asked::Adapter => "adapter",
+        }
+    }
+
+    /// What the engine is going to do, for `… after this step`.
+    pub fn doing(self) -> &'static str {
+        match self {
+            Asked::Pause => "pausing",
+            Asked::Resume => "going on",
+            Asked::Stop => "stopping",
+            asked => asked.word(),
         }
     }
 }

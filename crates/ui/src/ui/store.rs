@@ -1,14 +1,14 @@
 //! What panes read: folded runs and lists. Cursors, scrolls and filters belong to the panes.
 
 use super::machine_view::MachineView;
-use super::msg::{Holder, Slot, StageOf};
+use super::msg::{Asked, Holder, Slot, StageOf};
 use super::rows::{CheckpointRow, ModelFiles, PresetKind, PresetRow};
 use crate::base::clock::{Moment, UnixMillis};
 use crate::base::human;
 use crate::run::RunState;
 pub use crate::run::id::short_run;
 use crate::run::index::{RunStatus, RunSummary};
-use crate::wire::{Outcome, Phase};
+use crate::wire::{CommandId, Outcome, Phase};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -117,6 +117,10 @@ pub struct OpenRun {
     pub link: LinkState,
     /// When the newest event arrived here, in monotonic time.
     pub heard: Duration,
+    /// When its step, or what it does between two, began, in monotonic time.
+    pub begun: Duration,
+    /// Commands whose answer is awaited; the oldest are forgotten.
+    pub pending: Vec<(CommandId, Asked)>,
     pub state: RunState,
     /// The machine that the run is on.
     pub hardware: MachineView,
@@ -134,6 +138,8 @@ impl OpenRun {
             stage: None,
             link: LinkState::Opening(elapsed),
             heard: elapsed,
+            begun: elapsed,
+            pending: Vec::new(),
             state: RunState::new(),
             hardware: MachineView::default(),
             new: false,
@@ -172,6 +178,60 @@ impl OpenRun {
                 _ => human::duration(step),
             }
         ))
+    }
+
+    /// `step 4: 38 s so far`, `evaluating: 12 s so far`: of what takes so long that the screen would seem to stand still.
+    pub fn so_far(&self, elapsed: Duration) -> Option<String> {
+        const SHORTEST: Duration = Duration::from_secs(5);
+        let state = &self.state;
+        let phase = state.phase.filter(|_| {
+            let moves = !state.in_pause && state.halted.is_none() && state.head.is_some();
+            self.live() && self.link == LinkState::Live && moves
+        })?;
+        let what = match phase {
+            Phase::Training => format!("step {}", human::grouped(state.step + 1)),
+            Phase::Evaluating | Phase::Sampling | Phase::Checkpointing => state.word().into(),
+            _ => return None,
+        };
+        let taken = elapsed.saturating_sub(self.begun);
+        // Of steps that are not logged one by one nobody knows when they began.
+        let spec = state.head.as_ref().map(|head| &head.spec);
+        let log_every = spec.and_then(|spec| spec.pointer("/train/log_every")?.as_u64());
+        let each = phase != Phase::Training || log_every.is_none_or(|every| every == 1);
+        let long = match taken.as_secs() {
+            s @ 0..60 => format!("{s} s"),
+            _ => human::duration(taken),
+        };
+        (each && taken >= SHORTEST).then(|| format!("{what}: {long} so far"))
+    }
+
+    /// `pausing after this step …`: what was asked for last and waits until the engine takes it.
+    pub fn waiting(&self, ellipsis: &str) -> Option<String> {
+        let (_, asked) = self.pending.last().filter(|_| self.live())?;
+        let after = match self.state.phase? {
+            Phase::Evaluating => "this evaluation",
+            Phase::Sampling => "these samples",
+            Phase::Checkpointing => "this checkpoint",
+            Phase::Training => "this step",
+            _ => return None,
+        };
+        Some(format!("{} after {after} {ellipsis}", asked.doing()))
+    }
+
+    /// Whether a stop was asked for and waits.
+    pub fn stops(&self) -> bool {
+        let mut pending = self.pending.iter();
+        self.live() && pending.any(|(_, asked)| *asked == Asked::Stop)
+    }
+
+    /// What the run will be told last of pausing and going on: true if it pauses.
+    pub fn will_pause(&self) -> bool {
+        let asked = self.pending.iter().rev().map(|(_, asked)| asked);
+        let mut asked = asked.filter(|asked| matches!(asked, Asked::Pause | Asked::Resume));
+        match asked.next() {
+            Some(asked) => *asked == Asked::Pause,
+            None => self.state.phase == Some(Phase::Paused),
+        }
     }
 
     /// True while an engine is at work that commands would reach.

@@ -574,4 +574,26 @@ mod tests {
         assert_eq!(themes.add_all(file("name: a\ninherits: light\n")), []);
         assert!(themes.contains("a"));
     }
+
+    /// In the light theme two of the first three runs of a comparison had colours 25 and 26 of 256.
+    #[test]
+    fn runs_of_a_comparison_differ_in_256_colours() {
+        let themes = Themes::embedded();
+        for (name, _) in themes.names() {
+            let theme = themes.get(name, ColorDepth::Indexed256, false);
+            let colour = |meaning| match theme.style(meaning).fg {
+                Some(Color::Indexed(i)) => Some(rgb_of(i)),
+                _ => None,
+            };
+            let runs = [Meaning::Train, Meaning::Validation, Meaning::Series, Meaning::Mark];
+            let colours: Vec<_> = runs.into_iter().filter_map(colour).collect();
+            for (at, one) in colours.iter().enumerate() {
+                for other in &colours[at + 1..] {
+                    let apart = |(a, b): (u8, u8)| u32::from(a.abs_diff(b));
+                    let sum = apart((one.0, other.0)) + apart((one.1, other.1)) + apart((one.2, other.2));
+                    assert!(sum >= 80, "{name}: {one:?} and {other:?}");
+                }
+            }
+        }
+    }
 }

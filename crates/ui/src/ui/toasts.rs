@@ -187,6 +187,10 @@ impl Toasts {
         if let Some(toast) = self.list.iter().rev().find(in_a_row)
             && !says(frame, row, &readable(&toast.text, theme))
         {
+            // Half a sentence before it would be read as its beginning.
+            if typing == Typing::No {
+                frame.render_widget(Clear, row);
+            }
             draw_row(toast, frame, row, theme);
         }
     }

@@ -48,7 +48,7 @@ impl Interruption {
 /// The pace of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Pace {
-    /// (milliseconds, steps) between neighbouring steps with nothing else in between.
+    /// (milliseconds, steps) to a logged step from the one before it, or from the end of what came between them.
     recent: VecDeque<(u64, u64)>,
     previous: Option<(UnixMillis, u64)>,
     evaluations: Interruption,
@@ -86,19 +86,25 @@ impl Pace {
                 n_windows,
                 ..
             } => {
-                self.previous = None;
+                self.previous = Some((envelope.t, *step));
                 self.window_seconds = (*n_windows > 0).then(|| seconds / *n_windows as f64);
                 self.evaluations.seen(*step, *seconds);
             }
             Event::Sampled { step, seconds, .. } => {
-                self.previous = None;
+                self.previous = Some((envelope.t, *step));
                 self.samples.seen(*step, *seconds);
             }
             Event::Checkpointed { step, seconds, .. } => {
-                self.previous = None;
+                self.previous = Some((envelope.t, *step));
                 self.checkpoints.seen(*step, *seconds);
             }
-            Event::PhaseChanged { phase, .. } if *phase != Phase::Training => self.previous = None,
+            // A short run evaluates, samples or saves after each of its steps: the next one is timed from here. The first
+            // step of all sets buffers up, and says little of the others.
+            Event::PhaseChanged {
+                phase: Phase::Training,
+                step,
+            } => self.previous = (*step > 0).then_some((envelope.t, *step)),
+            Event::PhaseChanged { .. } => self.previous = None,
             Event::RolledBack { .. } | Event::StartedOver => self.previous = None,
             _ => {}
         }
@@ -252,6 +258,31 @@ mod tests {
     #[test]
     fn a_share_of_the_run_is_a_cadence_too() {
         the_cadence_wins(serde_json::json!({"every": 0.5}));
+    }
+
+    /// Of a run of 9 steps with something after each of them no screen said how long it would take.
+    #[test]
+    fn steps_with_an_evaluation_after_each_are_timed_from_its_end() {
+        let phase = |ms, phase, step| at(ms, Event::PhaseChanged { phase, step });
+        let mut pace = Pace::default();
+        pace.observe(&phase(0, Phase::Training, 0));
+        let mut t = 0;
+        for i in 1..=2 {
+            t += 30_000;
+            pace.observe(&step(t, i));
+            if i == 1 {
+                assert_eq!(pace.remaining(1, 9), None);
+            }
+            pace.observe(&phase(t, Phase::Evaluating, i));
+            t += 10_000;
+            pace.observe(&evaluated(t, i, 10.0));
+            pace.observe(&phase(t, Phase::Sampling, i));
+            t += 5_000;
+            pace.observe(&phase(t, Phase::Training, i));
+        }
+        assert_eq!(pace.step_ms(), Some(30_000.0));
+        // 7 steps, and 7 evaluations.
+        assert_eq!(pace.remaining(2, 9), Some(Duration::from_secs(7 * 40)));
     }
 
     fn the_cadence_wins(eval: serde_json::Value) {

@@ -201,6 +201,12 @@ impl App {
             right: String::new(),
             choice: Choice::Action(*action),
         }));
+        items.extend(ELSEWHERE.iter().map(|(title, how)| Item {
+            title: (*title).into(),
+            detail: (*how).into(),
+            right: String::new(),
+            choice: Choice::Say(how),
+        }));
         items.extend(self.store.presets.iter().map(|p| Item {
             title: match p.is_template {
                 true => format!("set up {}", p.title()),
@@ -255,6 +261,34 @@ impl App {
             .select(|item| item.title == name)
     }
 }
+
+/// What is looked for here and done on the command line or by the terminal: a title, and how.
+const ELSEWHERE: [(&str, &str); 6] = [
+    (
+        "export the model",
+        "llmtui export RUN --to DIR, for transformers and vLLM; with --format gguf for llama.cpp and Ollama",
+    ),
+    (
+        "delete runs",
+        "llmtui rm RUN deletes runs; llmtui gc lists what can be freed: old checkpoints, stale files, caches",
+    ),
+    (
+        "sweep settings",
+        "llmtui sweep SPEC --over lr=1e-3,3e-4 trains every combination and ranks them; on Home, mark sweep marks its runs",
+    ),
+    (
+        "queue a run",
+        "on Home, open a preset while a run is live; or llmtui train SPEC --after RUN",
+    ),
+    (
+        "copy text",
+        "shift and the mouse select text in most terminals (option on macOS); pictures and reports are files",
+    ),
+    (
+        "slow training",
+        "llmtui doctor finds what slows this machine, llmtui bench train measures steps; docs/speed.md",
+    ),
+];
 
 /// Where a pane stands in the list.
 fn place_of(pane: &PaneEntry) -> usize {

@@ -68,6 +68,10 @@ impl App {
                 self.begin(Wanted::Spec { name, yaml, force })
             }
             Choice::EditPreset(name) => self.ask(Effect::OpenEditor(name)),
+            Choice::Say(words) => {
+                self.toast(Level::Info, words);
+                Vec::new()
+            }
             Choice::OpenRun(path) => self.open_or_show(path),
             Choice::Theme(name) => {
                 self.set_theme(&name);

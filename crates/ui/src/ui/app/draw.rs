@@ -238,10 +238,16 @@ impl App {
     }
 
     fn run_mark(&self, held: &OpenRun) -> (&'static str, Meaning, &'static str) {
+        use crate::ui::msg::Asked;
         use crate::wire::{Outcome, Phase};
         let glyphs = self.theme.glyphs();
         let word = match held.silence(self.store.elapsed) {
             Some(_) => "silent",
+            None if held.stops() => Asked::Stop.doing(),
+            None if held.will_pause() && held.live() => match held.state.phase {
+                Some(Phase::Paused) => held.state.word(),
+                _ => Asked::Pause.doing(),
+            },
             None => held.state.word(),
         };
         match (&held.state.finished, &held.link) {

@@ -15,6 +15,7 @@ use crate::ui::store::{LinkState, OpenRun};
 use crate::ui::toasts::ToastScope;
 use crate::wire::{CommandId, Envelope, Event, Outcome};
 use std::path::Path;
+use std::time::Duration;
 
 impl App {
     /// Applies a message to the store, before overlays and panes receive it.
@@ -138,8 +139,12 @@ impl App {
                 effects
             }
             Incoming::CaughtUp => {
+                let (now, elapsed) = (self.store.now, self.store.elapsed);
                 if let Some(held) = &mut self.store.held {
                     held.link = LinkState::Live;
+                    // Somebody who comes in the middle of a step.
+                    let age = Duration::from_millis(now.0.saturating_sub(held.state.last_t.0));
+                    held.begun = elapsed.saturating_sub(age);
                     // What happened before somebody looked is in the log; only news pops up.
                     self.noticed = held.state.last_seq;
                 }
@@ -156,6 +161,9 @@ impl App {
         let Some(held) = &mut self.store.held else {
             return;
         };
+        if let Event::Stepped { .. } | Event::PhaseChanged { .. } = envelope.event {
+            held.begun = self.store.elapsed;
+        }
         held.state.apply(envelope);
         held.hardware.apply(envelope);
         let fresh: Vec<_> = held
@@ -167,6 +175,14 @@ impl App {
             .collect();
         self.noticed = self.noticed.max(held.state.last_seq);
         let live = held.link == LinkState::Live;
+        // The answer to a command of this screen is reported with what was asked for.
+        let awaited = |id: &CommandId| held.pending.iter().any(|(pending, _)| pending == id);
+        let own = match &envelope.event {
+            Event::Rejected { id, .. } => awaited(id),
+            // One that nobody asked for is in the log and on the charts.
+            Event::Checkpointed { .. } => !std::mem::take(&mut self.asked_checkpoint),
+            _ => false,
+        };
         // The run's own screen shows its checks and its end, whole; of a refused resume it shows how the run stands.
         let told_there = match envelope.event {
             Event::Checked { .. } => true,
@@ -174,13 +190,6 @@ impl App {
             _ => false,
         };
         let shown = told_there && *self.entry() == run::ENTRY;
-        // The answer to a command of this screen is reported with what was asked for.
-        let own = match &envelope.event {
-            Event::Rejected { id, .. } => self.pending.iter().any(|(pending, _)| pending == id),
-            // One that nobody asked for is in the log and on the charts.
-            Event::Checkpointed { .. } => !std::mem::take(&mut self.asked_checkpoint),
-            _ => false,
-        };
         if live && !shown && !own {
             for notice in fresh {
                 self.toast_about(ToastScope::Run, notice.level, &notice.text);
@@ -204,10 +213,14 @@ impl App {
     }
 
     fn answered(&mut self, id: CommandId, refused: Option<&str>) {
-        let Some(at) = self.pending.iter().position(|(pending, _)| *pending == id) else {
+        let Some(held) = &mut self.store.held else {
             return;
         };
-        let (_, asked) = self.pending.remove(at);
+        let pending = &mut held.pending;
+        let Some(at) = pending.iter().position(|(pending, _)| *pending == id) else {
+            return;
+        };
+        let (_, asked) = pending.remove(at);
         self.asked_checkpoint |= asked == Asked::Checkpoint && refused.is_none();
         match refused {
             Some(why) => {
@@ -337,10 +350,12 @@ impl App {
         }
         match result {
             Ok(id) => {
-                if self.pending.len() == MAX_PENDING {
-                    self.pending.remove(0);
+                let held = self.store.held.as_mut().filter(|held| held.slot == slot);
+                let Some(held) = held else { return };
+                if held.pending.len() == MAX_PENDING {
+                    held.pending.remove(0);
                 }
-                self.pending.push((*id, asked));
+                held.pending.push((*id, asked));
             }
             Err(why) => {
                 self.not_done(asked);

@@ -14,7 +14,7 @@ use super::effect::Effect;
 use super::freshness::Freshness;
 use super::hit::HitMap;
 use super::keymap::Keymap;
-use super::msg::{Asked, Holder, Msg, Slot};
+use super::msg::{Holder, Msg, Slot};
 use super::overlays::Overlay;
 use super::panes::{PANES, Pane, PaneContext, PaneEntry, Slots, fleet, run};
 use super::request::Request;
@@ -30,7 +30,7 @@ use opening::{Arrival, Opening};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Commands whose answer is awaited; the oldest are forgotten.
+/// Commands of a run whose answer is awaited.
 const MAX_PENDING: usize = 64;
 
 /// What the app needs to know at birth; the runtime reads it from files and the environment.
@@ -110,7 +110,6 @@ pub struct App {
     hits: HitMap,
     freshness: Freshness,
     slots: Slots,
-    pending: Vec<(CommandId, Asked)>,
     /// Newest notice shown as a toast.
     noticed: u64,
     leaving: QuitState,
@@ -145,7 +144,6 @@ impl App {
             hits: HitMap::default(),
             freshness: Freshness::Asked,
             slots: Slots::default(),
-            pending: Vec::new(),
             noticed: 0,
             making: None,
             leaving: QuitState::No,
@@ -323,7 +321,6 @@ impl App {
         self.show(&run::ENTRY);
         self.toasts.run_changed();
         self.noticed = 0;
-        self.pending.clear();
         (
             slot,
             old.map(|held| Effect::Detach { slot: held.slot })

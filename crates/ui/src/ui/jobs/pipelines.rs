@@ -88,8 +88,18 @@ fn place_in(dir: &PipelineDir, state: &State, at: usize, runs_dir: &Path) -> Sta
         number: at + 1,
         n_stages: stages.len(),
         next: next.map(|stage| stage.name.clone()),
+        live: live_stage(stages, at, runs_dir),
         outputs: stages.iter().filter_map(|s| output(s, runs_dir)).collect(),
     }
+}
+
+/// The stage whose run an engine trains now, other than number `at`. Before its engine is there nobody can watch it.
+fn live_stage(stages: &[StageState], at: usize, runs_dir: &Path) -> Option<(String, PathBuf)> {
+    let mut others = stages.iter().enumerate().filter(|(i, _)| *i != at);
+    let (_, stage) = others.rfind(|(_, stage)| stage.status == Status::Running)?;
+    let path = runs_dir.join(stage.run.as_ref()?);
+    let run = RunDir::open(&path).ok()?;
+    is_locked(&run.lock_path()).then(|| (stage.name.clone(), path))
 }
 
 /// What a stage that trains nothing has made, and where: a path as the runs directory was written.
@@ -269,6 +279,26 @@ mod tests {
         assert_eq!(stage_of(&first, runs.path()).unwrap().next, None);
         let alone = RunDir::create(runs.path(), "x", "", "", &ManualClock::at(0)).unwrap();
         assert_eq!(stage_of(&alone, runs.path()), None);
+    }
+
+    /// The page of a finished stage named the next one, and no key led there.
+    #[test]
+    fn the_run_of_a_finished_stage_knows_the_one_that_trains() {
+        let runs = tempfile::tempdir().unwrap();
+        let text = "stages: [{name: a, train: quickstart}, {name: b, train: quickstart}]";
+        let pipeline = Pipeline::parse("mine.yaml", "mine", text).unwrap();
+        let dir = PipelineDir::create(runs.path(), &pipeline, text, &ManualClock::at(0)).unwrap();
+        let first = stage(&dir, runs.path(), Status::Done);
+        let second = RunDir::create(runs.path(), "b", "", "", &ManualClock::at(1)).unwrap();
+        let mut state = dir.state().unwrap();
+        (state.stages[1].status, state.stages[1].run) = (Status::Running, Some(second.id().into()));
+        dir.save(&state).unwrap();
+        let live = || stage_of(&first, runs.path()).unwrap().live;
+        assert_eq!(live(), None, "no engine");
+        let _engine = second.claim().unwrap();
+        let path = runs.path().join(second.id());
+        assert_eq!(live(), Some(("b".to_string(), path)));
+        assert_eq!(stage_of(&second, runs.path()).unwrap().live, None);
     }
 
     /// A GGUF file and a report were made, and no page of the last run named them.

@@ -107,10 +107,11 @@ impl GuideSheet {
             Line::default(),
         ];
         for line in entry.text.lines() {
-            let (mark, words) = line.strip_prefix("- ").map_or(("", line), |words| ("- ", words));
+            let (mark, words) = guide::item(line);
+            let below = " ".repeat(mark.len());
             let room = width.saturating_sub(mark.len() as u16).max(8);
             for (at, row) in wrap(&readable(words, theme), room).into_iter().enumerate() {
-                let mark = if at == 0 { mark } else { &"  "[..mark.len()] };
+                let mark = if at == 0 { mark } else { &below };
                 lines.push(Line::styled(format!("{mark}{row}"), theme.style(Meaning::Text)));
             }
             if words.is_empty() {

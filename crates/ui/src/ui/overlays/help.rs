@@ -6,6 +6,7 @@ use crate::ui::action::{Action, Context, actions};
 use crate::ui::keymap::Keymap;
 use crate::ui::layout::{fill, wrap};
 use crate::ui::request::Hints;
+use crate::ui::signs;
 use crate::ui::theme::{Meaning, Theme};
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -49,18 +50,30 @@ fn lines(order: &[Context], width: u16, theme: &Theme, keymap: &Keymap) -> Vec<L
             } else {
                 keys.join("  ")
             };
-            let rows = wrap(info.doc, width.saturating_sub(KEYS + 1).max(8));
-            for (i, row) in rows.into_iter().enumerate() {
-                let keys = if i == 0 { keys.as_str() } else { "" };
-                let keys = fill(keys, KEYS.into(), theme.glyphs().ellipsis);
-                lines.push(Line::from(vec![
-                    Span::styled(keys, theme.style(Meaning::Key)),
-                    Span::styled(format!(" {row}"), theme.style(Meaning::Text)),
-                ]));
-            }
+            lines.extend(entry(&keys, info.doc, width, theme));
+        }
+        if let Some((title, rows)) = signs::behind(*context, theme.ascii) {
+            lines.push(Line::default());
+            lines.push(Line::styled(title, theme.style(Meaning::Title)));
+            let rows = rows.into_iter();
+            lines.extend(rows.flat_map(|(sign, words)| entry(sign, words, width, theme)));
         }
     }
     lines
+}
+
+/// Keys or a sign, and what they do or mean.
+fn entry(keys: &str, words: &str, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let rows = wrap(words, width.saturating_sub(KEYS + 1).max(8)).into_iter();
+    let line = |(i, row): (usize, String)| {
+        let keys = if i == 0 { keys } else { "" };
+        let keys = fill(keys, KEYS.into(), theme.glyphs().ellipsis);
+        Line::from(vec![
+            Span::styled(keys, theme.style(Meaning::Key)),
+            Span::styled(format!(" {row}"), theme.style(Meaning::Text)),
+        ])
+    };
+    rows.enumerate().map(line).collect()
 }
 
 impl Overlay for HelpSheet {

@@ -271,6 +271,7 @@ mod tests {
             n_stages: 2,
             standing: PipelineStatus::Running,
             next: Some("b".into()),
+            live: None,
             outputs: Vec::new(),
         });
         assert!(stops(&held).contains("pipeline"));

@@ -66,6 +66,8 @@ pub enum Choice {
     },
     EditPreset(String),
     OpenRun(PathBuf),
+    /// What does it is no key: these words say how.
+    Say(&'static str),
     Theme(String),
     /// What becomes of the live run; `leaving`: the workbench closes afterwards.
     Leave {

@@ -184,9 +184,10 @@ fn pause(store: &Store) -> Vec<Request> {
     if let Some(path) = held.and_then(OpenRun::resumable) {
         return vec![Request::ResumeRun(path)];
     }
-    match held.and_then(|held| held.state.phase) {
-        Some(Phase::Paused) => command(store, Asked::Resume, Command::Resume),
-        _ => command(store, Asked::Pause, Command::Pause),
+    // A second press takes the first one back, as long as that one waits.
+    match held.is_some_and(OpenRun::will_pause) {
+        true => command(store, Asked::Resume, Command::Resume),
+        false => command(store, Asked::Pause, Command::Pause),
     }
 }
 
@@ -211,6 +212,21 @@ fn no_ending(held: &OpenRun, keymap: &Keymap) -> Option<String> {
         None => "no checkpoint was saved, {pause} restarts it".into(),
     };
     Some(keymap.fill(&format!("this run crashed at step {at}: {on}")))
+}
+
+/// Opens the stage of the run's pipeline that trains now.
+fn live_stage(store: &Store) -> Request {
+    let stage = store.held.as_ref().and_then(|held| held.stage.as_ref());
+    let words = match stage.map(|stage| (&stage.live, &stage.standing)) {
+        None => "this run is no stage of a pipeline".into(),
+        Some((Some((_, path)), _)) => return Request::OpenRun(path.clone()),
+        Some((None, PipelineStatus::Running)) => "no other stage of the pipeline trains now".into(),
+        Some((None, PipelineStatus::Finished)) => "the pipeline is finished".into(),
+        Some((None, PipelineStatus::Halted { resume })) => {
+            format!("the pipeline stands still; {resume} continues it")
+        }
+    };
+    Request::Toast(Level::Info, words)
 }
 
 /// Asks what the model should continue.
@@ -334,6 +350,7 @@ impl RunPane {
             // It takes no other command before its turn.
             Some(Phase::Queued) => return titles(&[A::Stop]),
             Some(Phase::Paused) => "resume",
+            _ if held.will_pause() => "do not pause",
             _ => A::Pause.info().title,
         };
         let mut hints = vec![(A::Pause, pause)];
@@ -366,7 +383,9 @@ impl RunPane {
         let (state, kept) = (&held.state, !held.state.checkpoints.is_empty());
         let word = if kept { "resume" } else { "try again" };
         let resume = held.resumable().map(|_| (A::Pause, word));
-        let mut hints: Vec<Hint> = resume.into_iter().collect();
+        let live = held.stage.as_ref().is_some_and(|stage| stage.live.is_some());
+        let live = live.then_some((A::LiveStage, A::LiveStage.info().title));
+        let mut hints: Vec<Hint> = live.into_iter().chain(resume).collect();
         if !kept && !hints.is_empty() {
             hints.insert(0, (A::Evaluate, "edit the spec"));
         }
@@ -478,6 +497,7 @@ impl Pane for RunPane {
                     Vec::new()
                 }
             },
+            Action::LiveStage => vec![live_stage(store)],
             Action::Stop => open_live(store, |held| Box::new(LeaveQuestion::new(false, held))),
             action => self.walk(action, store),
         }
@@ -501,7 +521,10 @@ impl Pane for RunPane {
             (Msg::Tick, Some(held)) if matches!(held.link, LinkState::Opening(_)) => {
                 return vec![Request::Draw(Freshness::Asked)];
             }
-            (Msg::Tick, Some(held)) if held.silence(context.store.elapsed).is_some() => {
+            (Msg::Tick, Some(held))
+                if held.silence(context.store.elapsed).is_some()
+                    || held.so_far(context.store.elapsed).is_some() =>
+            {
                 return vec![Request::Draw(Freshness::Asked)];
             }
             (Msg::Tick, Some(held))
@@ -554,6 +577,8 @@ impl Pane for RunPane {
                     return;
                 }
                 self.dashboard.silence = held.silence_words(store.elapsed);
+                self.dashboard.so_far = held.so_far(store.elapsed);
+                self.dashboard.waiting = held.waiting(theme.glyphs().ellipsis);
                 let stage = held.stage.as_ref();
                 self.dashboard.stage = stage.map(|s| (s.place(), s.next_words()));
                 self.dashboard.resume_key = context.keymap.label(Action::Pause);

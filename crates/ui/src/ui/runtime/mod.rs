@@ -348,6 +348,12 @@ impl Shell {
     }
 
     fn linked(&mut self, slot: Slot, linked: Linked) {
+        if let Ok((opened, _)) = &linked
+            && opened.stage.is_some()
+            && let Some(followed) = Followed::of(&opened.path, slot, &self.place.runs_dir)
+        {
+            self.pipeline = Some(followed);
+        }
         let result = linked.map(|(opened, link)| {
             self.links.push((slot, link));
             opened

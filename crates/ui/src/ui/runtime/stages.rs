@@ -1,7 +1,7 @@
 //! The stages of a pipeline, followed as long as the screen shows the run of one.
 
 use crate::base::files::is_locked;
-use crate::pipeline::PipelineDir;
+use crate::pipeline::{PipelineDir, membership};
 use crate::run::RunDir;
 use crate::ui::msg::Slot;
 use std::path::{Path, PathBuf};
@@ -30,6 +30,14 @@ impl Followed {
     pub(super) fn new(dir: PipelineDir, slot: Slot, run: String) -> Followed {
         let slot = Some(slot);
         Followed { dir, slot, run }
+    }
+
+    /// That of a run which was opened while its stage trains: whoever watches a stage watches the next ones, too.
+    pub(super) fn of(run_dir: &Path, slot: Slot, runs_dir: &Path) -> Option<Followed> {
+        let run = RunDir::open(run_dir).ok()?;
+        let dir = membership(&run, runs_dir)?.dir;
+        let trains = dir.is_live() && dir.running().as_deref() == Some(run.id());
+        trains.then(|| Followed::new(dir, slot, run.id().into()))
     }
 
     /// Looks for the next stage; `shown` is the slot of the run on the screen.
@@ -75,6 +83,11 @@ mod tests {
         state.stages[1].status = Status::Running;
         state.stages[1].run = Some(run.id().into());
         dir.save(&state).unwrap();
+        let path = runs.path().join(run.id());
+        assert!(Followed::of(&path, Slot(1), runs.path()).is_none());
+        let driver = dir.claim().unwrap();
+        assert!(Followed::of(&path, Slot(1), runs.path()).is_some());
+        drop(driver);
         let follow = || Followed::new(dir.clone(), Slot(1), "a".into());
         let mut followed = follow();
         let shown = Some(Slot(1));

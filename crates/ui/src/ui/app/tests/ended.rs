@@ -104,6 +104,7 @@ fn the_run_of_a_stage_names_its_pipeline_and_how_the_next_stages_are_trained() {
     let done = StageOf {
         standing: PipelineStatus::Finished,
         next: None,
+        live: None,
         outputs: vec![("report", "runs/pipelines/follow-abcd/report.html".into())],
         ..first_of_two()
     };
@@ -129,6 +130,7 @@ fn first_of_two() -> StageOf {
         n_stages: 2,
         standing: PipelineStatus::Running,
         next: Some("chat".into()),
+        live: None,
         outputs: Vec::new(),
     }
 }

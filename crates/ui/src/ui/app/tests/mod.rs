@@ -10,14 +10,17 @@ mod opening;
 mod overlays;
 mod queue;
 mod scenes;
+mod narrow;
 mod silence;
+mod slow_steps;
+mod stages;
 mod sweep;
 
 use super::*;
 use crate::link::Incoming;
 use crate::run::index::{RunStatus, RunSummary};
 use crate::spec::PresetGroup;
-use crate::ui::msg::{Holder, Opened, PipelineStatus, StageOf};
+use crate::ui::msg::{Asked, Holder, Opened, PipelineStatus, StageOf};
 use crate::ui::panes::chat::ChatPane;
 use crate::ui::rows::{CheckpointRow, PresetKind};
 use crate::ui::tape;

@@ -162,6 +162,7 @@ fn a_renamed_run_of_a_stage_keeps_its_place_in_the_pipeline() {
         n_stages: 5,
         standing: crate::ui::msg::PipelineStatus::Running,
         next: None,
+        live: None,
         outputs: Vec::new(),
     };
     let stages = [(run.created_as.clone(), stage)].into();

@@ -123,6 +123,7 @@ const RUN: &[Scene] = &[
             n_stages: 5,
             standing: PipelineStatus::Running,
             next: Some("rl".into()),
+            live: None,
             outputs: Vec::new(),
         });
     }),

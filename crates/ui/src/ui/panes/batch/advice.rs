@@ -61,7 +61,8 @@ fn add(items: &mut Vec<Item>, item: Item) {
     }
 }
 
-/// One way of a finding, in this run and in others.
+/// One way of a finding, in this run and in others. Titles begin with where: rows of the same settings differ in nothing else, and
+/// the end of a row is cut.
 fn of_finding(held: &OpenRun, all: &[Finding], finding: &Finding, list: &[String]) -> Vec<Item> {
     let settings = list.join(" ");
     let item = |title: String, detail: String, word: String| Item {
@@ -73,7 +74,7 @@ fn of_finding(held: &OpenRun, all: &[Finding], finding: &Finding, list: &[String
     let mut items = Vec::new();
     let live = held.live() && live_settings(&settings).is_some();
     if live && limit(held, all, finding).is_none() {
-        let title = format!("{settings} in this run, now");
+        let title = format!("in this run, now: {settings}");
         items.push(item(title, reason(finding), format!("set {settings}")));
     }
     // What failed is in the weights: another rate brings nothing back that they have lost.
@@ -87,8 +88,8 @@ fn of_finding(held: &OpenRun, all: &[Finding], finding: &Finding, list: &[String
     }
     for (word, step) in starts(held, all, finding, list) {
         let title = match step {
-            0 => format!("{settings} in a new run, from the start"),
-            step => format!("{settings} in a branch from {} ({word})", grouped(step)),
+            0 => format!("from the start: {settings}"),
+            step => format!("branch from {} ({word}): {settings}", grouped(step)),
         };
         items.push(item(title, reason(finding), format!("branch {step} {settings}")));
     }

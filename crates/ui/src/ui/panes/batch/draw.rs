@@ -84,6 +84,7 @@ impl BatchPane {
         let room = (inner.height / LIST_SHARE).max(2).min(rows.len() as u16);
         let first = (self.marked + 1).saturating_sub(usize::from(room));
         let highest = rows.iter().filter_map(|row| row.loss()).fold(0.0, f64::max);
+        let several = self.one_source().is_none();
         let mut places = Vec::new();
         for (at, row) in rows.iter().enumerate().skip(first).take(usize::from(room)) {
             let area = Rect {
@@ -92,7 +93,8 @@ impl BatchPane {
                 ..inner
             };
             if y < inner.bottom() {
-                let words = listed(row, at == self.marked, highest, theme);
+                let source = if several { source_of(row) } else { String::new() };
+                let words = listed((row, &source), at == self.marked, highest, theme);
                 text::draw(buffer, inner.x, y, inner.width, &words, theme);
                 places.push((at, area));
             }
@@ -160,10 +162,20 @@ impl BatchPane {
                 part.push(muted(format!(" (step {})", grouped(step))));
             }
         }
+        if let Some(source) = self.one_source().filter(|source| !source.is_empty()) {
+            parts.push(vec![muted(format!("rows of {source}"))]);
+        }
         if self.worst_first {
             parts.push(vec![muted("highest loss first")]);
         }
         parts
+    }
+
+    /// Where all rows come from, if that is one place: beside each of them it would take the room of the text.
+    fn one_source(&self) -> Option<String> {
+        let mut rows = self.rows().into_iter();
+        let first = rows.next()?;
+        rows.all(|row| row.sources == first.sources).then(|| source_of(first))
     }
 
     /// How these rows stand beside those of the step before, and whose weights read them, as parts of a sentence.
@@ -199,8 +211,14 @@ impl BatchPane {
     }
 }
 
+/// Where a row comes from, by the names of the files: their folders are seldom what differs.
+fn source_of(row: &Row) -> String {
+    let name = |source: &String| one_line(source.rsplit('/').next().unwrap_or(source));
+    row.sources.iter().map(name).collect::<Vec<_>>().join(" + ")
+}
+
 /// A row in the list: its place, its loss as a number and a bar, how much of it counts, where it comes from, how it begins.
-fn listed(row: &Row, marked: bool, highest: f64, theme: &Theme) -> Vec<Word> {
+fn listed((row, source): (&Row, &str), marked: bool, highest: f64, theme: &Theme) -> Vec<Word> {
     let glyphs = theme.glyphs();
     let pointer = if marked { glyphs.pointer } else { " " };
     let title = if marked { Meaning::Title } else { Meaning::Text };
@@ -223,8 +241,8 @@ fn listed(row: &Row, marked: bool, highest: f64, theme: &Theme) -> Vec<Word> {
         false => format!("  {} of {} tokens", grouped(row.supervised as u64), grouped(row.ids.len() as u64)),
     };
     words.push(muted(counts));
-    if !row.sources.is_empty() {
-        words.push(muted(format!("  {}", one_line(&row.sources.join(" + ")))));
+    if !source.is_empty() {
+        words.push(muted(format!("  {source}")));
     }
     words.push(word(format!("  {}", one_line(&row.text)), title));
     words

@@ -333,7 +333,7 @@ fn advice_is_one_way_each_and_what_failed_begins_before_it() {
     let opened = format!("{:?}", advice(held, &[failed]));
     assert!(!opened.contains("in this run, now") && !opened.contains("from 40"), "{opened}");
     let first = "title: \"roll back to 20, then lr=5e-5\", detail: \"discards 30 steps and checkpoint 40; ";
-    assert!(opened.find(first) < opened.find("in a branch from 20"), "{opened}");
+    assert!(opened.find(first) < opened.find("branch from 20"), "{opened}");
     assert!(opened.contains(first), "{opened}");
     let mut pane = BatchPane::default();
     let word = Answer::Text("back 20 lr=5e-5".into());
@@ -408,7 +408,7 @@ fn advice_of_findings_is_followed_in_the_run_or_in_a_branch() {
     let odd = Finding::fail(odd, "", "-s lr=1e-3");
     assert_eq!(starts(held, &[], &odd, &settings)[0], ("before it", 20));
     let opened = format!("{:?}", advice(held, &[failed]));
-    assert!(opened.contains("in a new run, from the start") && !opened.contains("from 40"), "{opened}");
+    assert!(opened.contains("title: \"from the start: lr=1e-3\"") && !opened.contains("from 40"), "{opened}");
     let mut pane = BatchPane::default();
     let word = Answer::Text("set lr=1e-3 clip_norm=1".into());
     let sent = pane.answered("advice", word, &mut around.context());
@@ -428,4 +428,27 @@ fn advice_of_findings_is_followed_in_the_run_or_in_a_branch() {
     assert!(planned.contains("PlanBranch") && planned.contains("dropout=0.1"), "{planned}");
     // The box of what opens says that it is checked, and goes with the result; a toast stayed beside the result.
     assert!(!planned.contains("Toast"), "{planned}");
+}
+
+/// The path of the one file of the data stood in each row, and took the room of the text.
+#[test]
+fn rows_of_one_file_begin_with_their_text_and_others_name_their_files() {
+    let path = "/home/someone/work/my data/essay*.txt";
+    let of = |number: usize, source: &str| Row {
+        sources: vec![source.into()],
+        ..row(number, "To be or not to be", 1.5)
+    };
+    for (second, several) in [(path, false), ("/home/someone/else/poems.txt", true)] {
+        let mut around = around(false);
+        let mut pane = BatchPane::default();
+        pane.answered("step", Answer::Text("40".into()), &mut around.context());
+        let found = Revisited { rows: vec![of(0, path), of(1, second)], ..found() };
+        let msg = Msg::Revisited { run_dir: "runs/x".into(), step: 40, result: Ok(Box::new(found)) };
+        pane.incoming(&msg, &mut around.context());
+        let picture = screen(&mut pane, &mut around);
+        assert_eq!(picture.contains("rows of essay*.txt"), !several, "{picture}");
+        assert_eq!(picture.contains("  poems.txt  To be or not"), several, "{picture}");
+        assert_eq!(picture.contains("18 tokens  To be or not"), !several, "{picture}");
+        assert!(!picture.contains("someone"), "{picture}");
+    }
 }

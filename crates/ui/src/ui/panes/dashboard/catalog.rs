@@ -147,7 +147,7 @@ pub fn held_out(state: &RunState, metric: &str, value: f64) -> (String, String) 
     let name = name.strip_prefix("validation: ").unwrap_or(&name);
     let value = match declared.map_or("", |info| info.unit.as_str()) {
         "share" if value.is_finite() => human::percent(value, 1),
-        _ => human::number(value),
+        unit => human::reading(value, unit),
     };
     (name.to_string(), value)
 }

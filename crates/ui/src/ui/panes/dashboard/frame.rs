@@ -1,6 +1,7 @@
 //! A frame of the dashboard: boxes and titles, charts, and what stands in them.
 
 use super::catalog::Chart;
+use super::glance::TRAIN;
 use super::plan::Plan;
 use super::{Dashboard, SMOOTHING, SMOOTHING_WORDS, Shown, health, machine, status, strips};
 use crate::base::human;
@@ -147,6 +148,10 @@ impl Dashboard {
         }
         if wide(&title) {
             title.retain(|word| word.meaning != Meaning::Cursor);
+        }
+        // Its colour says so, too, and that other one is named.
+        if wide(&title) {
+            title.retain(|word| word.text != TRAIN);
         }
         shorten(&mut title, usize::from(outline.width), canvas.theme);
         frame::title(buffer, outline, &title, canvas.theme);

@@ -37,10 +37,16 @@ pub struct GlanceOptions {
     pub ascii: bool,
     /// The text for an engine that sends no events.
     pub silence: Option<String>,
+    /// How long a long step or what follows it has taken so far.
+    pub so_far: Option<String>,
+    /// What was asked for and waits.
+    pub waiting: Option<String>,
     /// `stage 2 of 5` of a pipeline, and what comes next.
     pub stage: Option<(String, Option<String>)>,
 }
 
+/// Before the reading on the training rows, where one on held-out rows stands beside it.
+pub(super) const TRAIN: &str = "train ";
 /// The meaning of the words "at STEP", which narrow titles leave out.
 const AT: Meaning = Meaning::Cursor;
 
@@ -90,7 +96,7 @@ impl Glance {
         let glyphs = Glyphs::of(options.ascii);
         self.step = step_words(state, glyphs);
         self.progress = state.progress();
-        self.parts = parts(state, options.silence.as_deref());
+        self.parts = parts(state, &options);
         if let Some((place, next)) = &options.stage {
             let muted = |words: &String| vec![word(words.clone(), Meaning::Muted)];
             // Behind how far it is and how long it takes; what comes next may give way to all else.
@@ -176,7 +182,8 @@ pub fn outcome_mark(outcome: Outcome, glyphs: &Glyphs) -> (&'static str, Meaning
     }
 }
 
-fn parts(state: &RunState, silence: Option<&str>) -> Vec<Vec<Word>> {
+fn parts(state: &RunState, options: &GlanceOptions) -> Vec<Vec<Word>> {
+    let silence = options.silence.as_deref();
     let mut parts = Vec::new();
     if let Some(share) = state.progress() {
         parts.push(vec![word(
@@ -193,7 +200,7 @@ fn parts(state: &RunState, silence: Option<&str>) -> Vec<Vec<Word>> {
         parts.insert(0, vec![word(still.to_string(), Meaning::Warn)]);
         return parts;
     }
-    parts.extend(time_part(state));
+    parts.extend(time_parts(state, options));
     let number = |text: String, unit: &str| {
         vec![
             word(text, Meaning::Text),
@@ -222,29 +229,40 @@ fn parts(state: &RunState, silence: Option<&str>) -> Vec<Vec<Word>> {
     parts
 }
 
-/// What the run is busy with when it is not training; else how long it will take.
-fn time_part(state: &RunState) -> Option<Vec<Word>> {
+/// What waits, what the run is busy with when it is not training, how long a long step has taken; and how long it will take.
+fn time_parts(state: &RunState, options: &GlanceOptions) -> Vec<Vec<Word>> {
     if state.finished.is_some() {
         let time = format!("{:>7}", human::seconds(state.seconds));
-        return Some(vec![
+        return vec![vec![
             word(time, Meaning::Text),
             word(" taken", Meaning::Muted),
-        ]);
+        ]];
     }
-    let phase = state.phase.filter(|_| !state.orphaned)?;
+    let Some(phase) = state.phase.filter(|_| !state.orphaned) else {
+        return Vec::new();
+    };
+    let waiting = options.waiting.iter();
+    let mut parts: Vec<_> = waiting
+        .map(|words| vec![word(words.clone(), Meaning::Warn)])
+        .collect();
+    let so_far = options.so_far.as_ref();
     if phase != Phase::Training && state.head.is_some() {
-        let meaning = if phase == Phase::Paused {
-            Meaning::Warn
-        } else {
-            Meaning::Accent
-        };
-        return Some(vec![word(format!("{:>12}", state.word()), meaning)]);
+        if phase == Phase::Paused {
+            parts.push(vec![word(format!("{:>12}", state.word()), Meaning::Warn)]);
+            return parts;
+        }
+        let busy = so_far.map_or_else(|| format!("{:>12}", state.word()), String::clone);
+        parts.push(vec![word(busy, Meaning::Accent)]);
+    } else if let Some(so_far) = so_far {
+        parts.push(vec![word(so_far.clone(), Meaning::Accent)]);
     }
-    let left = human::duration(state.remaining()?);
-    Some(vec![
-        word(format!("{left:>7}"), Meaning::Text),
-        word(" left", Meaning::Muted),
-    ])
+    // Before the first step there is no time of one.
+    let left = state.remaining().filter(|_| state.step > 0);
+    parts.extend(left.map(|left| {
+        let left = format!("{:>7}", human::duration(left));
+        vec![word(left, Meaning::Text), word(" left", Meaning::Muted)]
+    }));
+    parts
 }
 
 fn title(state: &RunState, chart: &Chart, options: &GlanceOptions, glyphs: &Glyphs) -> Vec<Word> {
@@ -268,7 +286,7 @@ fn title(state: &RunState, chart: &Chart, options: &GlanceOptions, glyphs: &Glyp
         now.or_else(|| reading(series, chart, options))
     }) {
         if paired {
-            words.push(word("train ", Meaning::Muted));
+            words.push(word(TRAIN, Meaning::Muted));
         }
         let meaning = if value.is_finite() {
             meaning

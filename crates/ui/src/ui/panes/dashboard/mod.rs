@@ -15,7 +15,7 @@ mod vitals;
 use crate::base::clock::UnixMillis;
 use crate::plan::measured::Place;
 use crate::run::RunState;
-use crate::run::state::LogLine;
+use crate::run::state::{LogLine, Mark, MarkKind};
 use crate::ui::theme::Theme;
 use crate::ui::widgets::axis;
 use crate::ui::widgets::line_chart::Plot;
@@ -66,6 +66,9 @@ pub struct Dashboard {
     pub planned: Option<(Place, u64)>,
     /// The text for an engine that sends no events.
     pub silence: Option<String>,
+    /// How long a long step or what follows it has taken so far, and what was asked for and waits.
+    pub so_far: Option<String>,
+    pub waiting: Option<String>,
     /// The run's stage of a pipeline, and what comes next.
     pub stage: Option<(String, Option<String>)>,
     /// What opens the pane with the warnings; empty where nothing does.
@@ -101,6 +104,8 @@ impl Default for Dashboard {
             utc_offset: 0,
             planned: None,
             silence: None,
+            so_far: None,
+            waiting: None,
             stage: None,
             health_key: String::new(),
             resume_key: String::new(),
@@ -195,12 +200,16 @@ impl Dashboard {
             smoothed: self.smoothing > 0,
             ascii: theme.ascii,
             silence: self.silence.clone(),
+            so_far: self.so_far.clone(),
+            waiting: self.waiting.clone(),
             stage: self.stage.clone(),
         };
         let shown_charts = options.charts.clone();
         self.pin_log_scroll(state);
         self.glance.renew(state, options, now);
-        let marks = state.marks.iter().collect();
+        // What an engine notes before its first step is in the log: below each chart it would look like a part of the axis.
+        let begins = |mark: &&Mark| mark.kind == MarkKind::Note && mark.step <= state.base_step;
+        let marks = state.marks.iter().filter(|mark| !begins(mark)).collect();
         let canvas = frame::Canvas {
             state,
             theme,

@@ -12,6 +12,7 @@ use crate::ui::tape;
 
 mod branch;
 mod speed;
+mod titles;
 
 /// The rows of a frame, trailing blanks cut.
 fn picture(

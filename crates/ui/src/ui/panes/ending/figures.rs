@@ -4,7 +4,8 @@ use super::{Ending, Top};
 use crate::base::human;
 use crate::ui::panes::dashboard::held_out;
 use crate::ui::theme::Meaning;
-use crate::ui::widgets::text::{Word, word};
+use crate::ui::widgets::text::{self, Word, word};
+use unicode_width::UnicodeWidthStr;
 
 /// Columns of a figure's label.
 const LABEL: usize = 13;
@@ -18,12 +19,25 @@ fn row(label: &str, value: String, meaning: Meaning, rest: String) -> Vec<Word> 
     ]
 }
 
+/// The row with less room behind its label, where what belongs to the value would be cut.
+fn fitted(mut row: Vec<Word>, width: usize) -> Vec<Word> {
+    let over = text::width(&row).saturating_sub(width);
+    if let Some(label) = row.first_mut() {
+        let least = label.text.trim_end().width() + 1;
+        let columns = LABEL.saturating_sub(over).max(least).min(LABEL);
+        label.text = format!("{:<columns$}", label.text.trim_end());
+    }
+    row
+}
+
 impl Ending<'_> {
-    pub(super) fn figures(&self) -> Vec<Vec<Word>> {
+    /// In rows of this many columns.
+    pub(super) fn figures(&self, width: u16) -> Vec<Vec<Word>> {
         let mut rows = self.top().map_or_else(Vec::new, |top| self.best(&top));
         rows.extend(self.pace());
         rows.extend(self.kept());
-        rows
+        let fitted = |row| fitted(row, width.into());
+        rows.into_iter().map(fitted).collect()
     }
 
     /// The best evaluation, and the other readings of its step.
@@ -106,5 +120,25 @@ impl Ending<'_> {
             rows.push(row("warnings", n, Meaning::Warn, ", in the log".into()));
         }
         rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// "98.4 % held-out pass…", "0.5733 validation lo…" at 80 columns.
+    #[test]
+    fn a_long_title_takes_the_room_behind_a_short_label() {
+        let of = |label: &str, rest: &str, width| {
+            let row = row(label, "98.4 %".into(), Meaning::Text, rest.into());
+            let words = fitted(row, width);
+            words.iter().map(|w| w.text.as_str()).collect::<String>()
+        };
+        let rest = " held-out pass@1";
+        assert_eq!(of("best", rest, 40), format!("{:<13}98.4 %{rest}", "best"));
+        assert_eq!(of("best", rest, 30), format!("{:<8}98.4 %{rest}", "best"));
+        assert_eq!(of("best", rest, 9), format!("best 98.4 %{rest}"));
+        assert_eq!(of("", rest, 24), format!("  98.4 %{rest}"));
     }
 }

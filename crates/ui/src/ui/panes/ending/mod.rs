@@ -108,7 +108,7 @@ impl<'a> Ending<'a> {
     fn plain(&self, buffer: &mut Buffer, body: Rect) {
         let complaints = self.failures_and_warnings(body.width.saturating_sub(2));
         let figures = match complaints.is_empty() {
-            true => self.figures(),
+            true => self.figures(body.width.saturating_sub(2)),
             false => complaints,
         };
         let below = Rect {
@@ -120,8 +120,8 @@ impl<'a> Ending<'a> {
     }
 
     fn boxes(&self, buffer: &mut Buffer, body: Rect) {
-        let (figures, next) = (self.figures(), self.next());
-        let places = self.places(body, figures.len() as u16, &next);
+        let (n_figures, next) = (self.figures(u16::MAX).len(), self.next());
+        let places = self.places(body, n_figures as u16, &next);
         let mut lattice = Lattice::new(buffer.area);
         let all = [places.curve, places.result, places.steps];
         for outline in all.into_iter().chain(places.sample) {
@@ -132,6 +132,7 @@ impl<'a> Ending<'a> {
             complaints if complaints.is_empty() => self.curve(buffer, places.curve),
             complaints => self.boxed(buffer, places.curve, "checks", complaints),
         }
+        let figures = self.figures(places.result.width.saturating_sub(4));
         self.boxed(buffer, places.result, "result", figures);
         let rows = self.rows(&next, inside(places.steps));
         self.boxed(buffer, places.steps, "next", rows);

@@ -26,12 +26,15 @@ pub(super) struct Next {
     what: String,
     /// Empty where only the key does it.
     command: String,
+    /// The command is a path that stands nowhere else.
+    is_made: bool,
 }
 
 impl Ending<'_> {
     /// What can be done next, most useful first.
     pub(super) fn next(&self) -> Vec<Next> {
-        let mut next = self.resume_actions();
+        let mut next: Vec<Next> = self.live_stage().into_iter().collect();
+        next.extend(self.resume_actions());
         next.extend(self.view_actions());
         next.extend(self.outputs());
         if self.is_useful() {
@@ -55,6 +58,7 @@ impl Ending<'_> {
             key: self.keymap.label(action),
             what: what.into(),
             command: String::new(),
+            is_made: false,
         }
     }
 
@@ -63,6 +67,7 @@ impl Ending<'_> {
             key: String::new(),
             what: what.into(),
             command: command + &self.place,
+            is_made: false,
         }
     }
 
@@ -114,6 +119,13 @@ impl Ending<'_> {
         next
     }
 
+    /// The stage of its pipeline that trains now.
+    fn live_stage(&self) -> Option<Next> {
+        let (name, _) = self.held.stage.as_ref()?.live.as_ref()?;
+        let what = format!("watch {}, which trains now", one_line(name));
+        Some(self.by_key(Action::LiveStage, &what))
+    }
+
     fn resume(&self) -> Next {
         let what = match self.state().checkpoints.last() {
             Some(newest) => format!("resume from step {}", human::grouped(newest.step)),
@@ -148,6 +160,7 @@ impl Ending<'_> {
             key: String::new(),
             what: format!("its {what}"),
             command: shown(path),
+            is_made: true,
         })
     }
 
@@ -160,7 +173,7 @@ impl Ending<'_> {
         let export = format!("llmtui export {name} --to DIR");
         match head.is_some_and(|head| !head.spec["adapter"].is_null()) {
             false if self.state().judges() => next.push(self.by_command("export it", export)),
-            false => next.push(self.by_command("export: HF folder or GGUF", export)),
+            false => next.push(self.by_command("export (HF, GGUF, Ollama)", export)),
             true => {
                 let alone = format!("llmtui export {name} --format peft --to DIR");
                 next.push(self.by_command("export only the adapter", alone));
@@ -209,41 +222,54 @@ impl Ending<'_> {
         (judges || characters || small).then_some(2 * head.max_steps)
     }
 
-    /// A row for each step, more where its command is long and there is room; half a command helps nobody.
+    /// All steps with their commands, as far as there is room: half a command helps nobody, and neither does one without words.
     pub(super) fn rows(&self, next: &[Next], room: Rect) -> Vec<Vec<Word>> {
         let width = usize::from(room.width).saturating_sub(2);
-        let own = |command: &str| vec![word(format!("{:<KEY$}{command}", ""), Meaning::Muted)];
-        let mut left = usize::from(room.height).saturating_sub(next.len());
-        let mut rows = Vec::new();
-        for step in next {
-            let mut words = vec![
-                word(format!("{:<KEY$}", step.key), Meaning::Key),
-                word(format!("{:<WHAT$}", step.what), Meaning::Text),
-            ];
-            let command = &step.command;
-            let room = u16::try_from(width.saturating_sub(KEY)).unwrap_or(u16::MAX);
-            let parts = wrap(command, room);
-            match KEY + WHAT + command.len() <= width {
-                true => words.push(word(command.clone(), Meaning::Muted)),
-                false if parts.len() <= left => {
-                    rows.push(words);
-                    left -= parts.len();
-                    rows.extend(parts.iter().map(|part| own(part)));
-                    continue;
-                }
-                // Out of its column, but with its words.
-                false
-                    if step.key.is_empty()
-                        && KEY + step.what.width() + 2 + command.len() <= width =>
-                {
-                    words[1] = word(format!("{}  ", step.what), Meaning::Text);
-                    words.push(word(command.clone(), Meaning::Muted));
-                }
-                false if step.key.is_empty() && parts.len() == 1 => words = own(command),
-                false => {}
+        let mut rows: Vec<_> = next.iter().map(|step| step.rows(width)).collect();
+        let over = |rows: &[Vec<Vec<Word>>]| {
+            rows.iter().map(Vec::len).sum::<usize>() > usize::from(room.height)
+        };
+        // A key does it without its command.
+        for at in (0..next.len()).rev().filter(|at| !next[*at].key.is_empty()) {
+            if over(&rows) {
+                rows[at].truncate(1);
             }
-            rows.push(words);
         }
-        rows
+        // The line of hints has the keys; where a file lies stands here alone.
+        let by_key_alone = |step: &Next| step.command.is_empty();
+        let by_command = |step: &Next| step.key.is_empty() && !step.is_made;
+        let any = |_: &Next| true;
+        for goes in [&by_key_alone as &dyn Fn(&Next) -> bool, &by_command, &any] {
+            for at in (0..next.len()).rev().filter(|at| goes(&next[*at])) {
+                if over(&rows) {
+                    rows[at].clear();
+                }
+            }
+        }
+        rows.into_iter().flatten().collect()
+    }
+}
+
+impl Next {
+    /// One row, or one for its words and more for a long command.
+    fn rows(&self, width: usize) -> Vec<Vec<Word>> {
+        let muted = |text: String| word(text, Meaning::Muted);
+        let key = word(format!("{:<KEY$}", self.key), Meaning::Key);
+        let (what, command) = (&self.what, &self.command);
+        let columns = command.width();
+        if command.is_empty() || KEY + WHAT.max(what.width() + 2) + columns <= width {
+            let what = format!("{what:<0$}", WHAT.max(what.width() + 2));
+            return vec![vec![key, word(what, Meaning::Text), muted(command.clone())]];
+        }
+        // Out of its column, but with its words.
+        if self.key.is_empty() && KEY + what.width() + 2 + columns <= width {
+            let what = word(format!("{what}  "), Meaning::Text);
+            return vec![vec![key, what, muted(command.clone())]];
+        }
+        let room = u16::try_from(width.saturating_sub(KEY)).unwrap_or(u16::MAX);
+        let parts = wrap(command, room).into_iter();
+        let below = parts.map(|part| vec![muted(format!("{:<KEY$}{part}", ""))]);
+        let words = vec![key, word(what.clone(), Meaning::Text)];
+        [words].into_iter().chain(below).collect()
     }
 }

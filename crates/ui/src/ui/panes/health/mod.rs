@@ -172,6 +172,8 @@ impl Pane for HealthPane {
     }
 }
 
+/// Rows of the smallest chart.
+const LEAST_CHART: u16 = 6;
 /// Columns below which the list has no words beside it, but gives way to them.
 const NARROW: u16 = 51;
 
@@ -199,11 +201,19 @@ fn detail(
     }
     let info = row.info;
     text::draw(buffer, area.x, area.y, area.width, &[word(&*info.title, Meaning::Title)], theme);
-    let facts = facts(info, row);
-    text::draw(buffer, area.x, area.y + 1, area.width, &facts, theme);
+    let dot = word(format!(" {} ", theme.glyphs().separator), Meaning::Muted);
+    let mut facts = text::flow(facts(info, row), &dot, area.width.into());
+    facts.truncate(usize::from(area.height) - 2);
+    let below = Rect {
+        y: area.y + 1,
+        height: area.height - 1,
+        ..area
+    };
+    draw_lines(buffer, below, &facts, theme);
+    let taken = facts.len() as u16 + 2;
     let body = Rect {
-        y: area.y + 3,
-        height: area.height.saturating_sub(3),
+        y: area.y + taken,
+        height: area.height.saturating_sub(taken),
         ..area
     };
     let words = words(info, usize::from(body.width), theme);
@@ -211,10 +221,11 @@ fn detail(
         draw_words(buffer, body, words, theme);
         return Rect::default();
     }
-    // The picture takes what it needs, the words what is left; a chart leaves half.
+    // The picture takes what it needs, the words what is left; a chart leaves half, and more to words that need it.
+    let beside_words = body.height.saturating_sub(words.len() as u16 + 1);
     let needed = match state.layers.get(&info.id) {
         Some(map) => (map.n_layer() as u16 + 2).min(body.height),
-        None => (body.height / 2).max(8).min(body.height),
+        None => (body.height / 2).max(8).min(beside_words.max(LEAST_CHART)).min(body.height),
     };
     let picture = Rect {
         height: needed,
@@ -260,8 +271,8 @@ fn draw_words(buffer: &mut Buffer, area: Rect, mut lines: Vec<Vec<Word>>, theme:
     draw_lines(buffer, area, &lines, theme);
 }
 
-/// `step 1,240 · band up to 0.3 (rule of thumb) · rows_16`
-fn facts(info: &MetricInfo, row: &Row) -> Vec<Word> {
+/// The parts of `step 1,240 · band up to 0.3 (rule of thumb) · rows_16`.
+fn facts(info: &MetricInfo, row: &Row) -> Vec<Vec<Word>> {
     let mut parts = Vec::new();
     if let Some(step) = row.step {
         parts.push(format!("step {}", human::grouped(step)));
@@ -271,6 +282,10 @@ fn facts(info: &MetricInfo, row: &Row) -> Vec<Word> {
     }
     if let Some(band) = &info.band {
         parts.push(format!("band {} ({})", range(info, band), band.origin.words()));
+        // Of such a metric a rule decides that knows more.
+        if row.judged == Judged::Free && !band.holds(row.value) {
+            parts.push("outside it, and no warning".into());
+        }
     }
     if !info.estimator.is_empty() {
         parts.push(info.estimator.clone());
@@ -278,7 +293,8 @@ fn facts(info: &MetricInfo, row: &Row) -> Vec<Word> {
     if !info.unit.is_empty() {
         parts.push(info.unit.clone());
     }
-    vec![word(parts.join(" · "), Meaning::Muted)]
+    let parts = parts.into_iter();
+    parts.map(|part| vec![word(part, Meaning::Muted)]).collect()
 }
 
 /// `0.05 to 0.97`, `up to 0.3`
@@ -442,6 +458,24 @@ mod tests {
         let mut buffer = Buffer::empty(Rect::new(0, 0, 50, 1));
         list::draw(&mut buffer, Rect::new(0, 0, 50, 1), &rows[0], false, &Theme::ansi());
         assert_eq!(buffer[(2, 0)].symbol(), "·");
+    }
+
+    /// "100 %, band up to 30 % (rule of thu…", "Below 5 % of the steps", and no verdict; the explanation was cut.
+    #[test]
+    fn clipped_steps_have_one_band_a_verdict_and_a_whole_explanation() {
+        let info = crate::metrics::find(crate::metrics::id::CLIPPED).map(crate::metrics::Metric::info);
+        let mut state = RunState::new();
+        state.metrics = vec![info.unwrap()];
+        state.step = 2_000;
+        let series = state.series.entry(crate::metrics::id::CLIPPED.into()).or_default();
+        (1..=300).for_each(|step| series.push(step, 1.0));
+        let picture = drawn(&state, 0, false);
+        let words = picture.replace(['"', '\n'], " ");
+        let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in ["band up to 30 % (rule of thumb)", "outside it, and no warning", "raise train.clip_norm."] {
+            assert!(words.contains(part), "{part}: {picture}");
+        }
+        assert!(!words.contains("5 %"), "{picture}");
     }
 
     /// An advice that ends in the middle reads as another one.

@@ -98,10 +98,9 @@ impl HomePane {
         let title = match store.runs.as_deref() {
             Some([]) => context
                 .keymap
-                .fill(" Start your first run: {accept} trains the selected preset"),
+                .fill(" Start your first run: {accept} trains the preset"),
             _ => " Start a run".into(),
         };
-        frame.render_widget(Line::styled(title, theme.style(Meaning::Title)), head);
         let (area, _) = split_bottom(area, u16::from(airy));
         let presets = self.presets(store);
         let lines = preset_lines(&presets, self.offers_wizard());
@@ -120,11 +119,20 @@ impl HomePane {
         let below = lines.iter().skip(self.scroll_presets + height);
         let is_row = |line: &&PresetLine| matches!(line, PresetLine::Row(_));
         let below = below.filter(is_row).count();
-        if below > 0 {
-            let words = format!("{} {below} more ", theme.glyphs().down);
-            let more = Line::styled(words, theme.style(Meaning::Muted)).right_aligned();
-            frame.render_widget(more, head);
-        }
+        let more = match below {
+            0 => String::new(),
+            n => format!(" {} {n} more ", theme.glyphs().down),
+        };
+        let room = usize::from(head.width).saturating_sub(more.width());
+        let title = cut(&title, room, theme.glyphs().ellipsis);
+        frame.render_widget(Line::styled(title, theme.style(Meaning::Title)), head);
+        let more = Line::styled(more, theme.style(Meaning::Muted));
+        let right = Rect {
+            x: head.x + room.min(head.width.into()) as u16,
+            width: head.width.saturating_sub(room as u16),
+            ..head
+        };
+        frame.render_widget(more, right);
         let names = presets.iter().map(|preset| preset.title().width());
         let names = names.max().unwrap_or(0).clamp(8, 24);
         let shown = lines.iter().skip(self.scroll_presets);
@@ -167,7 +175,8 @@ impl HomePane {
         }
         let longest = runs.iter().map(|row| row.name_columns(store)).max();
         let longest = longest.unwrap_or(0);
-        let columns = Columns::new(area.width, longest);
+        let changes = runs.iter().any(|row| matches!(row, Listed::Run(run, _) if !run.changed.is_empty()));
+        let columns = Columns::new(area.width, longest, changes);
         let (header, area) = split_top(area, u16::from(area.height > 4));
         let titles = Line::styled(columns.header(), theme.style(Meaning::Muted));
         frame.render_widget(titles, header);
@@ -308,14 +317,21 @@ fn draw_foot(
     area
 }
 
-/// The line about the selected run: why it failed, else its pipeline and where it came from.
+/// The line about the selected run: why it failed, else its pipeline and where it came from, or what it changed of
+/// its preset.
 fn about(run: &RunSummary, store: &Store) -> Option<(String, Meaning)> {
     let why = one_line(&run.message);
     if run.status == RunStatus::Failed && !why.is_empty() {
         return Some((why, Meaning::Bad));
     }
     let stage = store.stages.get(&run.created_as).map(StageOf::words);
-    let words = [stage, origin_of(run, store.runs())];
+    // Runs of a sweep differ in nothing else.
+    let changed = || {
+        let changed = one_line(&run.changed.join(" "));
+        (!changed.is_empty()).then(|| format!("changed: {changed}"))
+    };
+    let origin = origin_of(run, store.runs()).or_else(changed);
+    let words = [stage, origin];
     let words: Vec<String> = words.into_iter().flatten().collect();
     (!words.is_empty()).then(|| (words.join("; "), Meaning::Accent))
 }
@@ -375,12 +391,18 @@ impl RowText {
     }
 }
 
+/// Columns that are worth it to show changed settings in.
+const CHANGED: usize = 10;
 /// Columns of a name that is shown in full.
 const LONGEST_NAME: usize = 40;
 
 /// Which columns of the list of runs fit, and their widths.
 struct Columns {
     name: usize,
+    /// Columns of the settings that a run changed of its preset; 0 where there is no room, or nothing was changed.
+    changed: usize,
+    /// Columns that there are for the name and the changed settings.
+    room: usize,
     /// Columns of the verdict; 0 where there is no room.
     verdict: usize,
     /// Columns of the steps; 0 where there is no room.
@@ -391,8 +413,19 @@ struct Columns {
 }
 
 impl Columns {
-    /// Where the longest name has `longest` columns: less informative columns give way to it.
-    fn new(width: u16, longest: usize) -> Self {
+    /// Where the longest name has `longest` columns: less informative columns give way to it. What runs changed, where there are
+    /// such `changes`, takes what is left.
+    fn new(width: u16, longest: usize, changes: bool) -> Self {
+        let mut columns = Self::around(width, longest);
+        let longest = longest.clamp("run".len(), columns.name);
+        let left = columns.room - longest;
+        if changes && left > CHANGED {
+            (columns.name, columns.changed) = (longest, left - 1);
+        }
+        columns
+    }
+
+    fn around(width: u16, longest: usize) -> Self {
         let width = usize::from(width);
         let layouts: &[_] = match width {
             0..70 => &[(0, 13, 8, 0), (0, 0, 8, 0)],
@@ -417,8 +450,11 @@ impl Columns {
         let done = steps + usize::from(steps > 0);
         let fixed =
             5 + 1 + 12 + shown + done + 1 + val + curve + 2 * usize::from(curve > 0) + 7 + 1;
+        let room = width.saturating_sub(fixed).max(6);
         Columns {
-            name: width.saturating_sub(fixed).clamp(6, LONGEST_NAME),
+            name: room.min(LONGEST_NAME),
+            room,
+            changed: 0,
             verdict,
             steps,
             val,
@@ -445,7 +481,15 @@ impl Columns {
 
     fn header(&self) -> String {
         let cells = self.cells(["state", "verdict", "steps", "val loss", "curve", "age"]);
-        format!("     {}{cells}", fill("run", self.name, ""))
+        let changed = self.changed_cell("changed", "");
+        format!("     {}{changed}{cells}", fill("run", self.name, ""))
+    }
+
+    fn changed_cell(&self, words: &str, ellipsis: &str) -> String {
+        match self.changed {
+            0 => String::new(),
+            n => format!(" {}", fill(words, n, ellipsis)),
+        }
     }
 
     fn row(&self, run: &RunSummary, branch: &str, store: &Store, theme: &Theme) -> RowText {
@@ -481,10 +525,12 @@ impl Columns {
         let room = self.name.saturating_sub(branch.width() + stage.width());
         let name = cut_middle(&one_line(short_run(&run.id)), room, glyphs.ellipsis);
         let name = format!("{branch}{name}{stage}");
+        let changed = one_line(&run.changed.join(" "));
+        let changed = self.changed_cell(&changed, glyphs.ellipsis);
         RowText {
             mark: Some(mark(run, status, glyphs)),
             main: fill(&name, self.name, glyphs.ellipsis),
-            rest: self.cells([state, verdict, &steps, &loss, &curve, &age]),
+            rest: changed + &self.cells([state, verdict, &steps, &loss, &curve, &age]),
         }
     }
 

@@ -93,7 +93,7 @@ impl LineChart<'_> {
 }
 
 /// The mark of a kind, one column wide.
-fn mark_glyph(kind: MarkKind, ascii: bool) -> &'static str {
+pub fn mark_glyph(kind: MarkKind, ascii: bool) -> &'static str {
     match (kind, ascii) {
         (MarkKind::Evaluated, _) => "o",
         (MarkKind::Checkpoint, false) => "◆",

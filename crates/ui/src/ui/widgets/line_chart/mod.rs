@@ -8,6 +8,7 @@ mod trace;
 
 use self::frame::{Parts, draw_value_axis};
 use self::marks::draw_oddities;
+pub use self::marks::mark_glyph;
 use self::trace::Columns;
 use super::axis::{Axis, Scale};
 use crate::run::series::Series;

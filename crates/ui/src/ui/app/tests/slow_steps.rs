@@ -1,0 +1,87 @@
+//! Steps that take many seconds: how long this one has taken, and what waits for its end.
+
+use super::*;
+
+fn begin(bench: &mut Bench, phase: Phase) {
+    bench.event(Event::PhaseChanged { phase, step: 1_240 });
+}
+
+fn sent(bench: &mut Bench, slot: Slot, asked: Asked, id: u64) {
+    let result = Ok(id);
+    bench.msg(Msg::Sent {
+        slot,
+        asked,
+        result,
+    });
+}
+
+/// A step, an evaluation and a checkpoint took a minute in which nothing moved on the screen.
+#[test]
+fn a_step_that_takes_long_says_for_how_long_and_the_time_left_stays() {
+    let mut bench = Bench::new();
+    bench.live();
+    begin(&mut bench, Phase::Training);
+    bench.wait(4_000);
+    assert!(!bench.picture(120, 40).contains("so far"));
+    bench.wait(5_000);
+    for width in [80, 120] {
+        let picture = bench.picture(width, 40);
+        assert!(picture.contains("step 1,241: 9 s so far"), "{picture}");
+        assert!(picture.contains(" left"), "{picture}");
+    }
+    begin(&mut bench, Phase::Checkpointing);
+    bench.wait(75_000);
+    let picture = bench.picture(80, 24);
+    assert!(picture.contains("checkpointing: 1:15 so far"), "{picture}");
+    assert!(picture.contains(" left"), "{picture}");
+    begin(&mut bench, Phase::Paused);
+    bench.wait(75_000);
+    let picture = bench.picture(80, 24);
+    assert!(!picture.contains("so far"), "{picture}");
+}
+
+/// For 25 seconds the header said "training", and a second press was refused: the run was paused already.
+#[test]
+fn a_pause_says_at_once_that_it_waits_and_a_second_press_takes_it_back() {
+    let mut bench = Bench::new();
+    let slot = bench.live();
+    begin(&mut bench, Phase::Training);
+    bench.press("p");
+    assert_eq!(bench.sent(), [&Command::Pause]);
+    sent(&mut bench, slot, Asked::Pause, 77);
+    let picture = bench.picture(80, 24);
+    assert!(picture.contains("pausing after this step"), "{picture}");
+    assert!(picture.contains("p do not pause"), "{picture}");
+    assert!(!picture.contains("● training"), "{picture}");
+    bench.press("p");
+    assert_eq!(bench.sent(), [&Command::Resume]);
+    sent(&mut bench, slot, Asked::Resume, 78);
+    let picture = bench.picture(80, 24);
+    assert!(picture.contains("going on after this step"), "{picture}");
+    assert!(picture.contains("● training"), "{picture}");
+    bench.event(Event::Accepted { id: 77 });
+    bench.event(Event::Accepted { id: 78 });
+    let picture = bench.picture(80, 24);
+    assert!(!picture.contains("after this step"), "{picture}");
+}
+
+#[test]
+fn a_stop_and_an_evaluation_say_what_they_wait_for() {
+    let mut bench = Bench::new();
+    let slot = bench.live();
+    begin(&mut bench, Phase::Evaluating);
+    sent(&mut bench, slot, Asked::Evaluate, 5);
+    let picture = bench.picture(100, 30);
+    assert!(picture.contains("evaluation after this evaluation"), "{picture}");
+    begin(&mut bench, Phase::Training);
+    sent(&mut bench, slot, Asked::Stop, 6);
+    let picture = bench.picture(100, 30);
+    assert!(picture.contains("stopping after this step"), "{picture}");
+    assert!(picture.contains("● stopping"), "{picture}");
+    bench.event(Event::Rejected {
+        id: 6,
+        why: "it is busy".into(),
+    });
+    let picture = bench.picture(100, 30);
+    assert!(!picture.contains("stopping after"), "{picture}");
+}
