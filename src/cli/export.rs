@@ -177,7 +177,8 @@ fn tell_file(to: &Path, written: &[Written]) -> anyhow::Result<()> {
 }
 
 /// What to do with a GGUF file.
-const ELSEWHERE: &str = "llama-cli -m FILE runs it; Ollama takes a Modelfile with FROM ./FILE (docs/models.md, GGUF)";
+const ELSEWHERE: &str =
+    "llama-cli -m FILE runs it; Ollama takes a Modelfile with FROM ./FILE (docs/models.md, GGUF)";
 
 /// What whoever exports a run with an adapter may not expect.
 pub(super) const MERGED: &str =

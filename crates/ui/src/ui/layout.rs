@@ -131,12 +131,7 @@ pub fn wrap_ranges(text: &str, width: u16) -> Vec<Range<usize>> {
 }
 
 /// `line` begins at byte `start` of `text`.
-fn wrap_line(
-    (text, line): (&str, &str),
-    start: usize,
-    width: usize,
-    rows: &mut Vec<Range<usize>>,
-) {
+fn wrap_line((text, line): (&str, &str), start: usize, width: usize, rows: &mut Vec<Range<usize>>) {
     let mut row = start..start;
     let mut used = 0;
     let mut at = start;

@@ -39,10 +39,7 @@ const MARKS: [(MarkKind, &str); 7] = [
     ),
     (MarkKind::Skipped, "An update was skipped."),
     (MarkKind::Rescued, "A rescue, or its undoing."),
-    (
-        MarkKind::Warning,
-        "A warning; its text is in the log.",
-    ),
+    (MarkKind::Warning, "A warning; its text is in the log."),
 ];
 
 /// A heading, and rows of a sign and what it means.

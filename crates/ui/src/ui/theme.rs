@@ -585,12 +585,18 @@ mod tests {
                 Some(Color::Indexed(i)) => Some(rgb_of(i)),
                 _ => None,
             };
-            let runs = [Meaning::Train, Meaning::Validation, Meaning::Series, Meaning::Mark];
+            let runs = [
+                Meaning::Train,
+                Meaning::Validation,
+                Meaning::Series,
+                Meaning::Mark,
+            ];
             let colours: Vec<_> = runs.into_iter().filter_map(colour).collect();
             for (at, one) in colours.iter().enumerate() {
                 for other in &colours[at + 1..] {
                     let apart = |(a, b): (u8, u8)| u32::from(a.abs_diff(b));
-                    let sum = apart((one.0, other.0)) + apart((one.1, other.1)) + apart((one.2, other.2));
+                    let sum =
+                        apart((one.0, other.0)) + apart((one.1, other.1)) + apart((one.2, other.2));
                     assert!(sum >= 80, "{name}: {one:?} and {other:?}");
                 }
             }

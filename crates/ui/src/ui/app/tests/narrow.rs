@@ -33,9 +33,7 @@ fn runs_of_a_sweep_differ_in_the_list() {
 fn a_heading_ends_before_the_number_of_hidden_rows() {
     let mut bench = Bench::new();
     let presets = bench.app.store.presets.clone();
-    bench.app.store.presets = (0..40)
-        .flat_map(|_| presets.iter().cloned())
-        .collect();
+    bench.app.store.presets = (0..40).flat_map(|_| presets.iter().cloned()).collect();
     bench.msg(Msg::Runs(Ok((Vec::new(), Vec::new()))));
     let picture = bench.picture(60, 18);
     let heading = picture.lines().find(|line| line.contains("first run"));
@@ -96,7 +94,12 @@ fn help_explains_the_mouse_and_the_marks() {
         all.push_str(&bench.picture(100, 48));
         bench.press("pgdn");
     }
-    for words in ["Mouse", "shift+drag", "Marks below charts", "A note, yours or the engine's"] {
+    for words in [
+        "Mouse",
+        "shift+drag",
+        "Marks below charts",
+        "A note, yours or the engine's",
+    ] {
         assert!(all.contains(words), "{words}: {all}");
     }
 }

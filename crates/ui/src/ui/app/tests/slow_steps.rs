@@ -72,7 +72,10 @@ fn a_stop_and_an_evaluation_say_what_they_wait_for() {
     begin(&mut bench, Phase::Evaluating);
     sent(&mut bench, slot, Asked::Evaluate, 5);
     let picture = bench.picture(100, 30);
-    assert!(picture.contains("evaluation after this evaluation"), "{picture}");
+    assert!(
+        picture.contains("evaluation after this evaluation"),
+        "{picture}"
+    );
     begin(&mut bench, Phase::Training);
     sent(&mut bench, slot, Asked::Stop, 6);
     let picture = bench.picture(100, 30);

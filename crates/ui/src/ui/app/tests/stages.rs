@@ -63,11 +63,13 @@ fn a_key_opens_the_stage_that_trains_now() {
         assert!(picture.contains("f live stage"), "{picture}");
     }
     bench.press("f");
-    let opens = |effect: &Effect| matches!(effect, Effect::Attach { run_dir, .. } if *run_dir == live);
+    let opens =
+        |effect: &Effect| matches!(effect, Effect::Attach { run_dir, .. } if *run_dir == live);
     assert!(bench.effects.iter().any(opens), "{:?}", bench.effects);
     let mut over = stage(None, Vec::new());
     over.press("f");
     let said = over.app.toasts.said();
-    let words = |(level, words): &(Level, String)| *level == Level::Info && words.contains("finished");
+    let words =
+        |(level, words): &(Level, String)| *level == Level::Info && words.contains("finished");
     assert!(said.iter().any(words), "{said:?}");
 }

@@ -11,8 +11,18 @@ fn a_name_stays_whole_before_the_word_train_does() {
         label: label.into(),
         ..MetricInfo::default()
     };
-    let ids = ["train/chosen", "val/chosen", "train/rejected", "val/rejected"];
-    let labels = ["chosen reward", "chosen reward", "rejected reward", "rejected reward"];
+    let ids = [
+        "train/chosen",
+        "val/chosen",
+        "train/rejected",
+        "val/rejected",
+    ];
+    let labels = [
+        "chosen reward",
+        "chosen reward",
+        "rejected reward",
+        "rejected reward",
+    ];
     let metrics = ids.into_iter().zip(labels);
     let values = ids.map(|id| (id.to_string(), Num(-0.3214))).into();
     let state = live_and(vec![
