@@ -45,7 +45,7 @@ fn the_end_of_a_list_is_not_told_among_runs_of_different_lengths() {
             trial(&[&format!("{other}=1"), "lr=1e-3"], Some(2.5)),
             trial(&[&format!("{other}=2"), "lr=1e-2"], Some(1.9)),
         ];
-        let told = caveats(&trials, &ranked(&trials), String::from);
+        let told = caveats(&trials, &ranked(&trials), |key: &str| key.to_string());
         told.iter().any(|line| line.contains("that was tried"))
     };
     for key in ["train.max_steps", "train.micro_batch_size", "model.seq_len"] {

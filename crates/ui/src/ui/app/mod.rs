@@ -24,7 +24,6 @@ use super::theme::{ColorDepth, Theme, Themes};
 use super::toasts::{ToastScope, Toasts};
 use crate::base::clock::{Moment, UnixMillis};
 use crate::run::state::{Finish, Level};
-use crate::wire::CommandId;
 use beside::Wanted;
 use opening::{Arrival, Opening};
 use std::path::{Path, PathBuf};

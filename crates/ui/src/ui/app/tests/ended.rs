@@ -596,3 +596,27 @@ fn a_run_that_was_made_and_not_started_is_started_from_its_page() {
     let resumes = |e: &Effect| matches!(e, Effect::ResumeRun { .. });
     assert!(bench.effects.iter().any(resumes), "{:?}", bench.effects);
 }
+
+#[test]
+fn the_end_of_a_run_with_more_readings_than_lines_is_drawn_at_every_height() {
+    let mut bench = Bench::new();
+    bench.hold(tape::standard(5), Holder::Log);
+    let state = &mut bench.app.store.held.as_mut().unwrap().state;
+    for at in 0..60 {
+        let id = format!("extra/{at}");
+        for evaluation in &mut state.evaluations {
+            evaluation.values.insert(id.clone(), 1.0);
+        }
+        let title = id.clone();
+        let info = crate::wire::MetricInfo {
+            id,
+            title,
+            ..Default::default()
+        };
+        state.metrics.push(info);
+    }
+    assert!(!state.samples.is_empty());
+    for height in 10..60 {
+        assert!(bench.picture(130, height).contains("result") || height < 20);
+    }
+}
