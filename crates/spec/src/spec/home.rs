@@ -59,9 +59,10 @@ pub(super) fn expand(
     config
 }
 
-/// Whether a run's spec can name it, as a whole path of characters. What is empty names nothing.
+/// Whether a run's spec can name it, as a whole path of characters. What is empty, or no file (the name of a template), is no path.
 fn expressible(said: &Path, full: &Path, sources: &SpecSources) -> bool {
-    said.as_os_str().is_empty() || check_utf8(&sources.project_dir.join(full)).is_ok()
+    let full = sources.project_dir.join(full);
+    said.as_os_str().is_empty() || !full.exists() || check_utf8(&full).is_ok()
 }
 
 /// The key whose value begins with a text; a list counts as one value, as it does for origins.
