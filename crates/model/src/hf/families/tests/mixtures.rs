@@ -1,7 +1,7 @@
 //! Published models with experts, by the keys of their files: parameters, and what is written for them.
 
 use super::*;
-use crate::nn::{Balancing, Scoring, param_infos};
+use crate::nn::{Balancing, MoeConfig, Scoring, param_infos};
 
 /// Qwen1.5-MoE-A2.7B.
 fn qwen1_5_moe() -> Value {

@@ -24,7 +24,7 @@ use crate::ui::msg::{Asked, Holder, Opened, PipelineStatus, StageOf};
 use crate::ui::panes::chat::ChatPane;
 use crate::ui::rows::{CheckpointRow, PresetKind};
 use crate::ui::tape;
-use crate::wire::{Command, Envelope, Event, Num, Phase, StopReason, StopWhen};
+use crate::wire::{Command, CommandId, Envelope, Event, Num, Phase, StopReason, StopWhen};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
