@@ -26,7 +26,8 @@ CASES = {
     "qwen3_5": (["q_proj", "in_proj_qkv", "in_proj_b", "out_proj", "o_proj", "up_proj"], {"q_proj": 3}),
     "qwen2_moe_dense": (["q_proj", "gate_proj", "up_proj", "down_proj"], {"down_proj": 3}),
     "lfm2_moe": (["q_proj", "in_proj", "out_proj", "w1", "w2"], {"w2": 3}),
-    "qwen3_next": (["q_proj", "in_proj_qkvz", "in_proj_ba", "out_proj", "down_proj"], {"in_proj_qkvz": 3}),
+    # Not down_proj: PEFT takes it for the experts of this class.
+    "qwen3_next": (["q_proj", "in_proj_qkvz", "in_proj_ba", "out_proj"], {"in_proj_qkvz": 3}),
 }
 # Of the factors, where another one: states of a delta net add up the rounding of wide changes.
 WIDTH = {"qwen3_5": 0.15, "qwen3_next": 0.15}
