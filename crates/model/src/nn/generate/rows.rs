@@ -186,13 +186,14 @@ impl Rows {
             .map(|(at, _)| at)
     }
 
-    /// The row in which the same prompt is being prefilled.
+    /// The row in which the same prompt is being prefilled. A prompt that goes on from a cache, or is scored, is rounded otherwise.
     fn reader_of(&self, window: &[u32], afresh: bool) -> Option<usize> {
         self.rows.iter().position(|row| {
             row.writing.as_ref().is_some_and(|other| {
                 let text = &other.text;
                 let is_reading = text.new.is_empty() && text.same_as.is_none() && !other.is_over();
-                is_reading && text.window == window && (other.kept == 0 || !afresh)
+                let is_afresh = other.kept == 0 && other.unscored.is_none();
+                is_reading && text.window == window && (is_afresh || !afresh)
             })
         })
     }
