@@ -307,6 +307,23 @@ fn conversations_find_their_own_rows_again() {
     assert_eq!(kept_of(&mut rows, &talk(9, 130), true), 0, "afresh");
 }
 
+#[test]
+fn a_new_text_takes_the_row_that_was_left_longest_ago() {
+    let mut model = windowed();
+    let mut rows = Rows::new(2);
+    // The first to come is the last to leave.
+    let [first, second] = [(1, 9), (2, 1)].map(|(id, tokens)| {
+        let joined = rows.join(&model, asked(&[id; 20], tokens, 0.0, 0));
+        joined.unwrap().unwrap()
+    });
+    while rows.rows.iter().any(|row| row.writing.is_some()) {
+        rows.write(&mut model, &mut |_| ControlFlow::Continue(()))
+            .unwrap();
+    }
+    let new = rows.join(&model, asked(&[3; 20], 1, 0.0, 0)).unwrap();
+    assert_eq!(new, Some(second), "{first} was left later");
+}
+
 /// A form that fails at the second token.
 struct Fails(usize);
 
