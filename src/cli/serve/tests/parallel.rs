@@ -1,7 +1,9 @@
 //! Several answers at once, with a scripted engine that has rows.
 
 use super::*;
+use crate::cli::serve::model::{AHEAD, Piece, Reply};
 use std::collections::BTreeMap;
+use tokio::sync::Semaphore;
 
 /// An engine with so many rows, which says the nth token of every answer after a word from the test.
 struct Rows {
@@ -163,6 +165,25 @@ fn a_reader_that_takes_nothing_holds_up_nobody() {
     }
     let other = rows.reply(rows.ask(&json!({"prompt": "other"})));
     assert!(other.contains("\"text\":\"other\""), "{other}");
+}
+
+#[test]
+fn what_waits_for_a_reader_is_bounded_in_bytes() {
+    let room = Arc::new(Semaphore::new(AHEAD));
+    let (reply, mut pieces) = Reply::new(&room);
+    let long = || Piece::Token {
+        text: "x".repeat(AHEAD / 4),
+        score: None,
+    };
+    let taken = (0..9).take_while(|_| reply.put(long())).count();
+    assert_eq!(taken, 3, "a piece is more than its text");
+    drop(pieces.try_recv().unwrap());
+    assert!(reply.put(long()), "one was read");
+    let (other, _others) = Reply::new(&room);
+    assert!(!other.put(long()), "answers of a request share it");
+    drop(pieces);
+    assert!(reply.is_unread() && !reply.put(long()));
+    assert!(other.put(long()), "what nobody reads is gone");
 }
 
 #[test]
