@@ -1,8 +1,10 @@
 # Answers at once: tokens per second of all requests together, against one after the other. Needs nothing but Python.
 #   python benches/peers/serve.py PROGRAM MODEL ... [--at-once 1,2,4,8] [--tokens 128] [--rounds 3]
-# Each client asks again as soon as it is answered; a row is the median of its rounds, after one that is not counted.
+# Each client asks again as soon as it is answered; a row is the median of its rounds, after one that is not counted. No prompt is
+# asked twice, so that none is found in a KV cache.
 import argparse
 import concurrent.futures
+import itertools
 import json
 import re
 import statistics
@@ -19,10 +21,12 @@ parser.add_argument("--rounds", type=int, default=3)
 args = parser.parse_args()
 counts = [int(n) for n in args.at_once.split(",")]
 PROMPT = "The history of the town begins with a river and a road. " * 8
+# Of the same width, so that all prompts have as many tokens.
+numbers = itertools.count(1000)
 
 
-def ask(address, number):
-    body = {"prompt": f"{number}. {PROMPT}", "max_tokens": args.tokens, "temperature": 1.0}
+def ask(address):
+    body = {"prompt": f"{next(numbers)}. {PROMPT}", "max_tokens": args.tokens, "temperature": 1.0}
     request = urllib.request.Request(
         f"{address}/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
@@ -34,7 +38,7 @@ def measure(address, n):
     """Tokens per second of `n` clients with two answers each."""
     begun = time.perf_counter()
     with concurrent.futures.ThreadPoolExecutor(n) as clients:
-        tokens = sum(clients.map(lambda number: ask(address, number), range(2 * n)))
+        tokens = sum(clients.map(ask, [address] * (2 * n)))
     return tokens / (time.perf_counter() - begun)
 
 

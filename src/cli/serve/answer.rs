@@ -1,14 +1,13 @@
 //! One answer while the model writes it: its tokens, and the tool calls in its text.
 
 use super::failed::Failed;
-use super::model::{Model, Piece, Score};
+use super::model::{Model, Piece, Pieces, Score};
 use super::reply::{Finish, Token, Usage};
 use crate::base::human;
 use crate::data::chat::tool_calls::{Call, CallReader, Format, Part, Tools};
 use crate::wire::StopReason;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use tokio::sync::mpsc;
 
 /// What an answer may call.
 pub struct CallsWanted {
@@ -23,7 +22,7 @@ pub struct Answer {
     id: String,
     /// The first one to its prompt, whose tokens it counts.
     is_first: bool,
-    pieces: mpsc::Receiver<Piece>,
+    pieces: Pieces,
     model: Arc<Model>,
     calls: Calls,
     echo: Echo,
@@ -70,7 +69,7 @@ impl Answer {
         id: String,
         is_first: bool,
         model: Arc<Model>,
-        pieces: mpsc::Receiver<Piece>,
+        pieces: Pieces,
         calls: Option<CallsWanted>,
         echo: Echo,
     ) -> Answer {
@@ -96,7 +95,7 @@ impl Answer {
             if let Some(step) = self.ready.pop_front() {
                 return Ok(step);
             }
-            match self.pieces.recv().await {
+            match self.pieces.recv().await.map(|(piece, _)| piece) {
                 Some(Piece::Begun {
                     tool_calls,
                     prompt_tokens,

@@ -14,8 +14,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 /// Requests that may wait or be answered; more are refused.
 const PLACES: usize = 64;
-/// Pieces of an answer that wait for a slow reader, who holds up nobody; beyond that the answer is cancelled.
-const PIECES: usize = 1 << 16;
+/// Bytes of a request's answers that wait for a slow reader, who holds up nobody; beyond that they are cancelled.
+pub const AHEAD: usize = 8 << 20;
 /// How long a stream waits for a reader that takes nothing.
 pub const SLOW: Duration = Duration::from_secs(30);
 /// Why the model's process is gone, where nothing else is known.
@@ -85,8 +85,58 @@ pub enum Piece {
     Gone(String),
 }
 
+impl Piece {
+    /// About what it takes while it waits.
+    fn bytes(&self) -> usize {
+        let more: usize = match self {
+            Piece::Prompt(scores) => scores.iter().map(Score::bytes).sum(),
+            Piece::Token { text, score } => text.len() + score.as_ref().map_or(0, Score::bytes),
+            _ => 0,
+        };
+        size_of::<Piece>() + more
+    }
+}
+
+impl Score {
+    fn bytes(&self) -> usize {
+        let top = self.top.iter().map(|of| size_of_val(of) + of.0.len());
+        size_of::<Score>() + self.bytes.len() + top.sum::<usize>()
+    }
+}
+
 /// An answer to write, and where its pieces go.
-pub type Waiting = (Job, mpsc::Sender<Piece>);
+pub type Waiting = (Job, Reply);
+
+/// Where an answer's pieces arrive, each with its part of the room for what waits.
+pub type Pieces = mpsc::UnboundedReceiver<(Piece, OwnedSemaphorePermit)>;
+
+/// Where an answer's pieces go. As many wait for their reader as there is room.
+#[derive(Debug)]
+pub struct Reply {
+    pieces: mpsc::UnboundedSender<(Piece, OwnedSemaphorePermit)>,
+    /// In bytes.
+    room: Arc<Semaphore>,
+}
+
+impl Reply {
+    pub fn new(room: &Arc<Semaphore>) -> (Reply, Pieces) {
+        let (pieces, read) = mpsc::unbounded_channel();
+        let room = Arc::clone(room);
+        (Reply { pieces, room }, read)
+    }
+
+    /// False if the reader is gone, or too far behind.
+    pub fn put(&self, piece: Piece) -> bool {
+        let bytes = u32::try_from(piece.bytes()).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.room).try_acquire_many_owned(bytes);
+        room.is_ok_and(|room| self.pieces.send((piece, room)).is_ok())
+    }
+
+    /// Nobody reads it any more.
+    pub fn is_unread(&self) -> bool {
+        self.pieces.is_closed()
+    }
+}
 
 /// A running model.
 pub struct Model {
@@ -98,9 +148,12 @@ pub struct Model {
 }
 
 /// A request's place among those that wait.
-pub struct Place(
-    #[expect(dead_code, reason = "held until the request is answered")] OwnedSemaphorePermit,
-);
+pub struct Place {
+    #[expect(dead_code, reason = "held until the request is answered")]
+    held: OwnedSemaphorePermit,
+    /// For what waits of its answers, in bytes.
+    room: Arc<Semaphore>,
+}
 
 /// Why a request was not taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -153,16 +206,18 @@ impl Model {
         if let Some(why) = self.why_gone() {
             return Err(NotTaken::Gone(why));
         }
-        let place = Arc::clone(&self.places).try_acquire_owned();
-        place.map(Place).map_err(|_| NotTaken::Busy)
+        let held = Arc::clone(&self.places).try_acquire_owned();
+        let held = held.map_err(|_| NotTaken::Busy)?;
+        let room = Arc::new(Semaphore::new(AHEAD));
+        Ok(Place { held, room })
     }
 
     /// Begins an answer of a request that has a place; its pieces arrive one by one. Dropping the receiver cancels it; pieces that
     /// end without a last one are those of a reader who was too slow, or the model is gone.
-    pub fn answer(&self, _: &Place, job: Job) -> mpsc::Receiver<Piece> {
-        let (send, pieces) = mpsc::channel(PIECES);
+    pub fn answer(&self, place: &Place, job: Job) -> Pieces {
+        let (reply, pieces) = Reply::new(&place.room);
         // Without a model the receiver ends at once.
-        let _ = self.jobs.send((job, send));
+        let _ = self.jobs.send((job, reply));
         pieces
     }
 

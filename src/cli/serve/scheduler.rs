@@ -5,7 +5,7 @@
 //! cancelled.
 
 use super::super::chat::session::gone;
-use super::model::{Piece, Score, Waiting};
+use super::model::{Piece, Reply, Score, Waiting};
 use crate::link::{Incoming, Link, SendError};
 use crate::wire::{Command, CommandId, Event, LikelyToken, Num, PromptToken, StopReason};
 use std::collections::{HashMap, VecDeque};
@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 /// An answer that is being written.
 struct Running {
     /// None where nobody reads it any more.
-    reply: Option<mpsc::Sender<Piece>>,
+    reply: Option<Reply>,
     is_cancelled: bool,
 }
 
@@ -78,7 +78,7 @@ impl Scheduler {
             .into_values()
             .filter_map(|running| running.reply)
         {
-            let _ = reply.try_send(Piece::Gone(why.clone()));
+            reply.put(Piece::Gone(why.clone()));
         }
     }
 
@@ -89,7 +89,7 @@ impl Scheduler {
             while self
                 .waiting
                 .front()
-                .is_some_and(|(_, reply)| reply.is_closed())
+                .is_some_and(|(_, reply)| reply.is_unread())
             {
                 self.waiting.pop_front();
             }
@@ -124,10 +124,10 @@ impl Scheduler {
                     self.running.extend(id.map(|id| (id, running)));
                 }
                 Err(error @ SendError::TooLong(_)) => {
-                    let _ = reply.try_send(Piece::Refused(error.to_string()));
+                    reply.put(Piece::Refused(error.to_string()));
                 }
                 Err(error) => {
-                    let _ = reply.try_send(Piece::Gone(error.to_string()));
+                    reply.put(Piece::Gone(error.to_string()));
                     return Err(error.to_string());
                 }
             }
@@ -144,7 +144,7 @@ impl Scheduler {
             Event::Rejected { id, why } if self.switching == Some(id) => {
                 self.switching = None;
                 if let Some((_, reply)) = self.waiting.pop_front() {
-                    let _ = reply.try_send(Piece::Refused(why));
+                    reply.put(Piece::Refused(why));
                 }
             }
             event => {
@@ -165,9 +165,7 @@ impl Scheduler {
             return;
         };
         // A reader that is gone, or too far behind, finds that the pieces end.
-        running
-            .reply
-            .take_if(|reply| reply.try_send(piece).is_err());
+        running.reply.take_if(|reply| !reply.put(piece));
         if is_last {
             self.running.remove(&id);
         }
@@ -177,7 +175,7 @@ impl Scheduler {
     fn cancel_unread(&mut self) -> Result<(), String> {
         let is_unread = |running: &Running| {
             let reply = running.reply.as_ref();
-            !running.is_cancelled && reply.is_none_or(mpsc::Sender::is_closed)
+            !running.is_cancelled && reply.is_none_or(Reply::is_unread)
         };
         let unread = self
             .running

@@ -1,7 +1,9 @@
 //! Several answers at once, with a scripted engine that has rows.
 
 use super::*;
+use crate::cli::serve::model::{AHEAD, Piece, Reply};
 use std::collections::BTreeMap;
+use tokio::sync::Semaphore;
 
 /// An engine with so many rows, which says the nth token of every answer after a word from the test.
 struct Rows {
@@ -10,7 +12,10 @@ struct Rows {
     pass: std_mpsc::Sender<()>,
 }
 
-/// Answers of a prompt are its letters, one in a pass; `!` goes on for ever.
+/// Bytes of a long token: a few of them are more than connections hold.
+const LONG: usize = 1 << 17;
+
+/// Answers of a prompt are its letters, one in a pass; `!` goes on for ever, and so does `#` with long tokens.
 fn rows(parallel: usize, adapters: &[&str]) -> Rows {
     let (send, incoming) = mpsc::channel(1 << 12);
     let (commands, mut inbox) = mpsc::channel(64);
@@ -53,8 +58,9 @@ fn rows(parallel: usize, adapters: &[&str]) -> Rows {
                 }
             }
             running.retain(|id, letters| {
-                let endless = letters.first() == Some(&'!');
-                let Some(letter) = (if endless { Some('!') } else { letters.pop() }) else {
+                let endless = letters.first().copied();
+                let endless = endless.filter(|letter| ['!', '#'].contains(letter));
+                let Some(letter) = endless.or_else(|| letters.pop()) else {
                     say(ended(*id, StopReason::Stop));
                     return false;
                 };
@@ -65,7 +71,10 @@ fn rows(parallel: usize, adapters: &[&str]) -> Rows {
                     id: Some(7),
                     bytes: None,
                     top: Vec::new(),
-                    text: letter.into(),
+                    text: match letter {
+                        '#' => "#".repeat(LONG),
+                        letter => letter.into(),
+                    },
                 });
                 true
             });
@@ -155,14 +164,37 @@ fn requests_share_the_rows_and_the_next_begins_when_one_ends() {
 #[test]
 fn a_reader_that_takes_nothing_holds_up_nobody() {
     let rows = rows(2, &[]);
-    let _asleep = rows.ask(&json!({"prompt": "!", "stream": true}));
-    rows.until(asks("!"));
-    // More than its stream and its connection hold.
-    for _ in 0..3000 {
-        rows.pass.send(()).unwrap();
-    }
+    let mut asleep = rows.ask(&json!({"prompt": "#", "stream": true}));
+    rows.until(asks("#"));
+    // Its connection and its stream are full, and then so is the room for what waits: long before it is too slow by the clock.
+    rows.until(|command| matches!(command, Command::Cancel { .. }));
+    // The stream still waits for it.
     let other = rows.reply(rows.ask(&json!({"prompt": "other"})));
     assert!(other.contains("\"text\":\"other\""), "{other}");
+    let mut reply = String::new();
+    asleep.read_to_string(&mut reply).unwrap();
+    assert!(reply.len() > AHEAD, "what waited arrives");
+    assert!(reply.contains("the reader was too slow"));
+    assert!(!reply.contains("[DONE]"));
+}
+
+#[test]
+fn what_waits_for_a_reader_is_bounded_in_bytes() {
+    let room = Arc::new(Semaphore::new(AHEAD));
+    let (reply, mut pieces) = Reply::new(&room);
+    let long = || Piece::Token {
+        text: "x".repeat(AHEAD / 4),
+        score: None,
+    };
+    let taken = (0..9).take_while(|_| reply.put(long())).count();
+    assert_eq!(taken, 3, "a piece is more than its text");
+    drop(pieces.try_recv().unwrap());
+    assert!(reply.put(long()), "one was read");
+    let (other, _others) = Reply::new(&room);
+    assert!(!other.put(long()), "answers of a request share it");
+    drop(pieces);
+    assert!(reply.is_unread() && !reply.put(long()));
+    assert!(other.put(long()), "what nobody reads is gone");
 }
 
 #[test]

@@ -85,6 +85,9 @@ const ROOM: usize = 4;
 
 /// Answers that are written at once where nobody says how many, if there is memory for their contexts.
 const PARALLEL: usize = 4;
+/// One part in so many of the memory that is left is none for KV caches: the passes need it, and a cache that grows is there twice
+/// for a moment.
+const BESIDES: u64 = 5;
 /// Most of them: [`Rows`] of more would not have the same bits as alone.
 pub const MAX_PARALLEL: usize = generate::MAX_ROWS;
 
@@ -171,7 +174,8 @@ impl LoadedModel {
         self.model.set_kv_cache(precision).map_err(error_text)
     }
 
-    /// Writes so many answers at once from now on; without a number a few, as far as their contexts fit `memory`, in bytes.
+    /// Writes so many answers at once from now on; without a number a few, as far as their contexts fit four fifths of `memory`, in
+    /// bytes.
     ///
     /// # Errors
     /// A sentence and what to do: so many do not fit.
@@ -181,12 +185,14 @@ impl LoadedModel {
         memory: u64,
     ) -> Result<(), (String, String)> {
         let each = self.model.context_bytes();
-        let fit = (memory / each.max(1)) as usize;
+        let room = memory - memory.div_ceil(BESIDES);
+        let fit = (room / each.max(1)) as usize;
         let n = wanted.unwrap_or(PARALLEL.min(fit).max(1));
         let (all, context) = (human::bytes(each * n as u64), self.model.shape().seq_len);
         if n > fit && wanted.is_some_and(|n| n > 1) {
             let what = format!(
-                "{n} answers at once, each with the context of {context} tokens, need {all} for their KV caches, but {} are left",
+                "{n} answers at once, each with the context of {context} tokens, need {all} for their KV caches, but there are {}: four fifths of the {} that are left",
+                human::bytes(room),
                 human::bytes(memory)
             );
             let bf16 = match self.model.kv_storage() {

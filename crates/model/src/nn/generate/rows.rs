@@ -60,15 +60,15 @@ pub struct Rows {
     chunk: usize,
     /// The row whose prompt is read next.
     turn: usize,
-    /// Texts so far.
-    count: u64,
+    /// Texts that have left so far.
+    left: u64,
 }
 
 /// A row, with what is kept of the text before where it is free.
 #[derive(Default)]
 struct Row {
     kept: PrefixCache,
-    /// The number of the last text here.
+    /// The number of the last text that left here.
     last: u64,
     writing: Option<Writing>,
 }
@@ -95,7 +95,7 @@ impl Rows {
             caches: Caches::default(),
             chunk: if n > 1 { SLICE } else { CHUNK },
             turn: 0,
-            count: 0,
+            left: 0,
         };
         rows.forget();
         rows
@@ -147,9 +147,7 @@ impl Rows {
         if !asked.scores_prompt {
             text.same_as = self.reader_of(&text.window, asked.afresh);
         }
-        self.count += 1;
         let row = &mut self.rows[at];
-        row.last = self.count;
         if asked.afresh || asked.scores_prompt || text.same_as.is_some() {
             row.kept = PrefixCache::default();
         }
@@ -186,13 +184,14 @@ impl Rows {
             .map(|(at, _)| at)
     }
 
-    /// The row in which the same prompt is being prefilled.
+    /// The row in which the same prompt is being prefilled. A prompt that goes on from a cache, or is scored, is rounded otherwise.
     fn reader_of(&self, window: &[u32], afresh: bool) -> Option<usize> {
         self.rows.iter().position(|row| {
             row.writing.as_ref().is_some_and(|other| {
                 let text = &other.text;
                 let is_reading = text.new.is_empty() && text.same_as.is_none() && !other.is_over();
-                is_reading && text.window == window && (other.kept == 0 || !afresh)
+                let is_afresh = other.kept == 0 && other.unscored.is_none();
+                is_reading && text.window == window && (is_afresh || !afresh)
             })
         })
     }
@@ -200,6 +199,8 @@ impl Rows {
     /// Ends the text of a row, which becomes free. What is cached of it stays for one with the same beginning.
     pub fn leave(&mut self, at: usize) -> Option<Result<Generated>> {
         let writing = self.rows[at].writing.take()?;
+        self.left += 1;
+        self.rows[at].last = self.left;
         // The first of those that wait for its prompt reads that, and the others wait for it.
         let mut next = None;
         for (number, row) in self.rows.iter_mut().enumerate() {

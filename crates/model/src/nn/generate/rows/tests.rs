@@ -124,17 +124,19 @@ fn written(model: &mut Model, n: usize, asked: Vec<Asked>) -> Vec<Said> {
     }
 }
 
-/// Texts of many lengths and settings, as long as the context holds; some roll.
+/// Texts of many lengths and settings, as long as the context holds, and more than there can be rows; some roll.
 fn many(model: &Model) -> Vec<Asked> {
     let (limit, vocab_size) = (model.shape().seq_len, model.shape().vocab_size as u32);
-    let lengths = [3, 300, 1, 129, 40, 300, 2 * SLICE + 1, 5];
-    let each = lengths.into_iter().zip(0_u64..).map(|(len, number)| {
+    let long = [3, 300, 1, 129, 40, 300, 2 * SLICE + 1, 5];
+    let short = [2, 17, 1, 33, 4, 60, 9, 21, 6, 12];
+    let lengths = long.into_iter().chain(short);
+    let each = lengths.zip(0_u64..).map(|(len, number)| {
         let prompt: Vec<u32> = (0..len.min(limit - 4) as u32)
             .map(|i| (i * i + 3 * number as u32) % vocab_size)
             .collect();
         let mut asked = asked(
             &prompt,
-            4 + 2 * number as usize,
+            4 + 2 * (number % 8) as usize,
             (number % 3) as f32 / 2.0,
             number,
         );
@@ -142,10 +144,17 @@ fn many(model: &Model) -> Vec<Asked> {
         asked.ends = vec![7];
         asked
     });
-    each.collect()
+    let mut each: Vec<Asked> = each.collect();
+    // The next one has the same prompt, and must not wait for this one's.
+    let scored = Asked {
+        scores_prompt: true,
+        ..asked(&each[1].prompt, 4, 1.0, 40)
+    };
+    each.insert(1, scored);
+    each
 }
 
-/// That texts which come and go in three rows, and in eight, have the bits that they have alone.
+/// That texts which come and go in a few rows, and in as many as there can be, have the bits that they have alone.
 pub(crate) fn assert_same_beside_others(model: &mut Model, name: &str) {
     // Elsewhere nobody says so.
     if !Rows::are_independent() {
@@ -157,7 +166,8 @@ pub(crate) fn assert_same_beside_others(model: &mut Model, name: &str) {
             written(model, 2, only.into_iter().collect())
         })
         .collect();
-    for n in [3, 8] {
+    assert!(alone.len() > MAX_ROWS);
+    for n in [3, 8, MAX_ROWS] {
         let asked = many(model);
         assert!(written(model, n, asked) == alone, "{name}, {n} rows");
     }
@@ -295,6 +305,23 @@ fn conversations_find_their_own_rows_again() {
     assert_eq!(kept_of(&mut rows, &talk(17, 50), false), 0);
     assert_eq!(kept_of(&mut rows, &talk(9, 130), false), 120);
     assert_eq!(kept_of(&mut rows, &talk(9, 130), true), 0, "afresh");
+}
+
+#[test]
+fn a_new_text_takes_the_row_that_was_left_longest_ago() {
+    let mut model = windowed();
+    let mut rows = Rows::new(2);
+    // The first to come is the last to leave.
+    let [first, second] = [(1, 9), (2, 1)].map(|(id, tokens)| {
+        let joined = rows.join(&model, asked(&[id; 20], tokens, 0.0, 0));
+        joined.unwrap().unwrap()
+    });
+    while rows.rows.iter().any(|row| row.writing.is_some()) {
+        rows.write(&mut model, &mut |_| ControlFlow::Continue(()))
+            .unwrap();
+    }
+    let new = rows.join(&model, asked(&[3; 20], 1, 0.0, 0)).unwrap();
+    assert_eq!(new, Some(second), "{first} was left later");
 }
 
 /// A form that fails at the second token.
