@@ -59,10 +59,10 @@ pub(super) enum Stands {
 
 impl Place {
     /// The dimensions of the tensor that holds a parameter, the fastest first. A matrix of one row, a gate of a shared expert, is a
-    /// vector there.
+    /// vector there; of experts of one feature each has its row.
     pub fn dims(&self, info: &ParamInfo) -> Vec<u64> {
         let mut dims: Vec<u64> = info.shape[1..].iter().map(|n| *n as u64).collect();
-        if dims.is_empty() || self.total > 1 {
+        if dims.is_empty() || self.total > 1 || self.expert.is_some() {
             dims.push(self.total as u64);
         }
         dims.extend(self.expert.map(|(_, count)| count as u64));

@@ -1,6 +1,7 @@
 //! Models with experts: what each architecture holds, and what none does.
 
 use super::*;
+use crate::gguf::Gguf;
 use crate::nn::{Balancing, Scoring};
 
 fn experts(config: ModelConfig, change: impl Fn(&mut MoeConfig)) -> ModelConfig {
@@ -131,4 +132,22 @@ fn a_file_of_qwen3_next_is_read_as_one() {
     assert_eq!(moe.scoring, Scoring::Sigmoid);
     assert_eq!(moe.balancing, Balancing::Bias { rate: 0.0 });
     assert_eq!(moe.dense_blocks, Some(vec![0]));
+}
+
+#[test]
+fn experts_of_one_feature_keep_their_three_dimensions() {
+    let mut narrow = qwen2_moe();
+    narrow.moe.as_mut().unwrap().d_ff = Some(1);
+    let mut model = random(&narrow);
+    let (_dir, path, _) = saved(&model, Kind::F32);
+    let head = Gguf::open(&path).unwrap();
+    let dims = |name: &str| {
+        let tensor = head.tensors.iter().find(|tensor| tensor.name == name);
+        tensor.map(|tensor| tensor.dims.clone())
+    };
+    assert_eq!(dims("blk.0.ffn_gate_exps.weight"), Some(vec![64, 1, 4]));
+    assert_eq!(dims("blk.0.ffn_down_exps.weight"), Some(vec![1, 64, 4]));
+    assert_eq!(dims("blk.0.ffn_gate_inp_shexp.weight"), Some(vec![64]));
+    let mut back = GgufModel::open(&path).unwrap().dequantized().unwrap();
+    assert!(off(&logits(&mut back), &logits(&mut model)) < 1e-6);
 }
