@@ -1,7 +1,8 @@
 //! Models with experts: what each architecture holds, and what none does.
 
+use super::broken::same_tensor;
 use super::*;
-use crate::gguf::Gguf;
+use crate::gguf::{Gguf, NewTensor};
 use crate::nn::{Balancing, Scoring};
 
 fn experts(config: ModelConfig, change: impl Fn(&mut MoeConfig)) -> ModelConfig {
@@ -150,4 +151,61 @@ fn experts_of_one_feature_keep_their_three_dimensions() {
     assert_eq!(dims("blk.0.ffn_gate_inp_shexp.weight"), Some(vec![64]));
     let mut back = GgufModel::open(&path).unwrap().dequantized().unwrap();
     assert!(off(&logits(&mut back), &logits(&mut model)) < 1e-6);
+}
+
+/// As llama.cpp's script wrote them at first: queries, keys, values and gates in `ssm_in`, by heads of keys.
+#[test]
+fn earlier_files_of_qwen3_next_are_read() {
+    let mut model = random(&next());
+    let (_dir, path, _) = saved(&model, Kind::F32);
+    let head = Gguf::open(&path).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    let data = |name: &str| {
+        let tensor = head.tensors.iter().find(|tensor| tensor.name == name);
+        let tensor = tensor.unwrap();
+        let start = (head.data_start + tensor.offset) as usize;
+        bytes[start..start + tensor.bytes as usize].to_vec()
+    };
+    // Three heads of keys of 32 rows, and 64 rows of values for each; a row has 64 numbers.
+    let (key, values) = (32 * 64 * 4, 64 * 64 * 4);
+    let mut tensors: Vec<NewTensor> = Vec::new();
+    let mut parts: Vec<Vec<u8>> = Vec::new();
+    for info in &head.tensors {
+        if info.name.ends_with(".attn_gate.weight") {
+            continue;
+        }
+        let mut tensor = same_tensor(info);
+        let mut part = data(&info.name);
+        if let Some(block) = info.name.strip_suffix(".attn_qkv.weight") {
+            let (qkv, gates) = (data(&info.name), data(&format!("{block}.attn_gate.weight")));
+            part.clear();
+            for n in 0..3 {
+                part.extend_from_slice(&qkv[n * key..][..key]);
+                part.extend_from_slice(&qkv[(3 + n) * key..][..key]);
+                part.extend_from_slice(&qkv[6 * key + n * values..][..values]);
+                part.extend_from_slice(&gates[n * values..][..values]);
+            }
+            tensor.name = format!("{block}.ssm_in.weight");
+            tensor.dims = vec![64, 3 * (2 * 32 + 2 * 64)];
+        }
+        tensors.push(tensor);
+        parts.push(part);
+    }
+    assert!(tensors.iter().any(|t| t.name == "blk.0.ssm_in.weight"));
+    let keys: Vec<_> = head
+        .metadata
+        .iter()
+        .map(|(key, value)| (key.to_string(), value.clone()))
+        .collect();
+    let mut out = Vec::new();
+    crate::gguf::write(&mut out, &keys, &tensors, &mut |at, bytes| {
+        bytes.extend_from_slice(&parts[at]);
+        Ok(())
+    })
+    .unwrap();
+    std::fs::write(&path, out).unwrap();
+    let file = GgufModel::open(&path).unwrap();
+    let expected = logits(&mut model);
+    assert!(off(&logits(&mut file.dequantized().unwrap()), &expected) < 5e-6);
+    assert!(off(&logits(&mut file.quantized().unwrap()), &expected) < 5e-6);
 }
