@@ -7,6 +7,7 @@
 //! them.
 
 use super::math::{exp, max, sum1, sum2};
+use super::row_gate::sigmoid_composite;
 use super::threads;
 use candle_core::{D, DType, Result, Tensor};
 
@@ -19,7 +20,7 @@ pub enum Scoring {
 }
 
 impl Scoring {
-    /// Added to the sum that normalizes gates: sigmoid scores may all be near zero (the value of LFM2's class in transformers).
+    /// Added to the sums that normalize gates and shares: sigmoid scores may all be near zero (the value of LFM2's class in transformers).
     fn eps(self) -> f32 {
         match self {
             Scoring::Softmax => 0.0,
@@ -52,11 +53,14 @@ pub fn composite(router: Router, logits: &Tensor, bias: Option<&Tensor>) -> Resu
     let lse = (sum.log()? + top)?.squeeze(D::Minus1)?;
     let scores = match router.scoring {
         Scoring::Softmax => powers.broadcast_div(&sum)?,
-        Scoring::Sigmoid => (logits.neg()?.exp()? + 1.0)?.recip()?,
+        Scoring::Sigmoid => sigmoid_composite(logits)?,
     };
     let shares = match router.scoring {
         Scoring::Softmax => scores.clone(),
-        Scoring::Sigmoid => scores.broadcast_div(&scores.sum_keepdim(D::Minus1)?)?,
+        Scoring::Sigmoid => {
+            let sum = (scores.sum_keepdim(D::Minus1)? + f64::from(router.scoring.eps()))?;
+            scores.broadcast_div(&sum)?
+        }
     };
     let mut wanted = scores.detach();
     if let Some(bias) = bias {
@@ -130,7 +134,7 @@ impl Router {
     fn share_norm(&self, row: &[f32]) -> f32 {
         match self.scoring {
             Scoring::Softmax => 1.0,
-            Scoring::Sigmoid => sum1(&row[..self.n_expert], |x| x),
+            Scoring::Sigmoid => sum1(&row[..self.n_expert], |x| x) + self.scoring.eps(),
         }
     }
 
@@ -528,10 +532,13 @@ mod tests {
         },
     ];
 
-    /// Each expert multiplies by its own number: y = Σ gate_e · a_e · x.
-    fn check(router: Router, with_bias: bool) {
+    /// Each expert multiplies by its own number: y = Σ gate_e · a_e · x. `first`: the logits of the first token.
+    fn check(router: Router, with_bias: bool, first: Option<f32>) {
         let (n, d, e) = (33, 6, router.n_expert);
-        let (logits, x) = (normal(n * e, 0), normal(n * d, 1));
+        let (mut logits, x) = (normal(n * e, 0), normal(n * d, 1));
+        if let Some(first) = first {
+            logits[..e].fill(first);
+        }
         let (dy, factors, bias) = (normal(n * d, 2), normal(e, 3), normal(e, 4));
         let bias = with_bias.then_some(bias.as_slice());
         // The oracle: all experts on all tokens, and a balancing loss of Σ w share + c Σ lse².
@@ -597,8 +604,20 @@ mod tests {
     #[test]
     fn gradients_agree_with_candle_in_f64() {
         for router in ROUTERS {
-            check(router, false);
-            check(router, true);
+            check(router, false, None);
+            check(router, true, None);
+        }
+    }
+
+    /// The sum of such scores is 0 in f32, or nearly so.
+    #[test]
+    fn sigmoid_scores_that_are_all_zero_have_shares_and_gradients() {
+        let is_sigmoid = |router: &Router| router.scoring == Scoring::Sigmoid;
+        for router in ROUTERS.into_iter().filter(is_sigmoid) {
+            for first in [-90.0, -800.0] {
+                check(router, false, Some(first));
+                check(router, true, Some(first));
+            }
         }
     }
 

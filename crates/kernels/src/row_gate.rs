@@ -9,7 +9,15 @@ use candle_core::{Result, Tensor};
 /// # Errors
 /// candle's own: shapes or dtypes that do not match.
 pub fn composite(x: &Tensor, scores: &Tensor) -> Result<Tensor> {
-    x.broadcast_mul(&(scores.neg()?.exp()? + 1.0)?.recip()?)
+    x.broadcast_mul(&sigmoid_composite(scores)?)
+}
+
+/// Where exp(−x) is far from overflow yet: below, its gradient would be 0 · ∞.
+const LOWEST: f64 = -80.0;
+
+/// 1 / (1 + exp(−x)), to its last digits also where it is small; constant below [`LOWEST`], where it is less than 1e-34.
+pub(super) fn sigmoid_composite(x: &Tensor) -> Result<Tensor> {
+    (x.maximum(LOWEST)?.neg()?.exp()? + 1.0)?.recip()
 }
 
 fn sigmoid(x: f32) -> f32 {
@@ -64,7 +72,10 @@ mod tests {
                 normal(rows * d, 1),
                 normal(rows * d, 2),
             );
-            let scores: Vec<f32> = normal(rows, 3).iter().map(|x| 4.0 * x).collect();
+            let mut scores: Vec<f32> = normal(rows, 3).iter().map(|x| 4.0 * x).collect();
+            if let Some(closed) = scores.get_mut(5) {
+                *closed = -800.0;
+            }
             let (lx, ls) = (leaf(&x, &[rows, d]), leaf(&scores, &[rows, 1]));
             let (exact, grads) = oracle(&[&lx, &ls], &dy, || composite(&lx, &ls));
             let [mut y, mut sum, mut dx] = [(); 3].map(|()| vec![f32::NAN; rows * d]);

@@ -108,7 +108,8 @@ fn tensors_of(
     infos: &[ParamInfo],
 ) -> Vec<DiskTensor> {
     let tensors = disk_tensors(family, config, infos);
-    let is_stacked = |name: &str| name.ends_with(families::TOGETHER[0]);
+    // Those of a head that predicts tokens further ahead say nothing of the model's own.
+    let is_stacked = |name: &str| !is_buffer(family, name) && name.ends_with(families::TOGETHER[0]);
     match config.moe.is_some() && file.names().any(is_stacked) {
         true => families::stacked_experts(tensors, families::TOGETHER),
         false => tensors,
@@ -132,7 +133,7 @@ impl<'a> Outgoing<'a> {
         let family = families::of(&config).filter(|_| naming == Naming::Family);
         let mut filled = 0;
         for tensor in disk_tensors(family, &config, model.params().base()) {
-            let bytes = (tensor.len() * dtype.size()) as u64;
+            let bytes = tensor.bytes(dtype) as u64;
             if filled > 0 && filled + bytes > max_bytes {
                 shards.push(Vec::new());
                 filled = 0;
@@ -175,7 +176,8 @@ impl<'a> Outgoing<'a> {
             .flat_map(|(tensors, file)| tensors.iter().map(move |t| (t.name.clone(), json!(file))))
             .collect();
         let values = self.n_values();
-        let bytes = values * self.dtype.size();
+        let tensors = self.shards.iter().flatten();
+        let bytes: usize = tensors.map(|tensor| tensor.bytes(self.dtype)).sum();
         let metadata = json!({"total_parameters": values, "total_size": bytes});
         Some(pretty(&json!({"metadata": metadata, "weight_map": map})))
     }
@@ -191,7 +193,7 @@ impl<'a> Outgoing<'a> {
             .map(|tensor| TensorHead {
                 name: tensor.name.clone(),
                 shape: tensor.shape.clone(),
-                dtype: self.dtype,
+                dtype: tensor.dtype(self.dtype),
             })
             .collect();
         let written = self.model.params().read_weights(|weights| {

@@ -1,5 +1,6 @@
 //! How a family's tensors map to our flat weight buffer: renamed, transposed, or several of ours fused into one of theirs.
 
+use super::dtype::Dtype;
 use super::tensor_file::TensorFileError;
 use super::weights::Weights;
 use crate::nn::ParamInfo;
@@ -36,6 +37,8 @@ pub struct DiskTensor {
     pub values: Values,
     /// The file may have more rows; ours are the first (positions beyond our seq_len).
     pub more_rows: bool,
+    /// In f32 in files of every dtype: a bias that decides which experts are chosen, rounded, would choose others.
+    pub keeps_f32: bool,
 }
 
 impl DiskTensor {
@@ -47,6 +50,7 @@ impl DiskTensor {
             shape: info.shape.clone(),
             values: Values::Own(Vec::from([whole])),
             more_rows: false,
+            keeps_f32: info.is_balancing_bias(),
         }
     }
 
@@ -115,6 +119,19 @@ impl DiskTensor {
 
     pub fn len(&self) -> usize {
         self.shape.iter().product()
+    }
+
+    /// Its dtype in files of `dtype`.
+    pub fn dtype(&self, dtype: Dtype) -> Dtype {
+        match self.keeps_f32 {
+            true => Dtype::F32,
+            false => dtype,
+        }
+    }
+
+    /// Its size in files of `dtype`, in bytes.
+    pub fn bytes(&self, dtype: Dtype) -> usize {
+        self.len() * self.dtype(dtype).size()
     }
 
     /// The values, from the flat weights; `put` receives them in chunks.

@@ -34,6 +34,19 @@ pub(super) enum Rows {
     Turns { head: usize, second: bool },
     /// From row `from` on heads are in another order.
     Tiles { from: usize, tiles: Tiles },
+    /// By heads of keys: of each the rows of its query, its key, its values and their gates.
+    ByKeys { groups: Groups, gates: bool },
+}
+
+/// Rows of a delta net's projections where those of a head of keys follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Groups {
+    /// Heads of keys.
+    pub n: usize,
+    /// Rows of each query and each key.
+    pub key: usize,
+    /// Rows of the values of each.
+    pub values: usize,
 }
 
 /// Heads of values in a delta net that has fewer heads of keys. Ours that share a key follow each other; theirs are first one for
@@ -59,10 +72,10 @@ pub(super) enum Stands {
 
 impl Place {
     /// The dimensions of the tensor that holds a parameter, the fastest first. A matrix of one row, a gate of a shared expert, is a
-    /// vector there.
+    /// vector there; of experts of one feature each has its row.
     pub fn dims(&self, info: &ParamInfo) -> Vec<u64> {
         let mut dims: Vec<u64> = info.shape[1..].iter().map(|n| *n as u64).collect();
-        if dims.is_empty() || self.total > 1 {
+        if dims.is_empty() || self.total > 1 || self.expert.is_some() {
             dims.push(self.total as u64);
         }
         dims.extend(self.expert.map(|(_, count)| count as u64));
@@ -83,7 +96,26 @@ impl Rows {
                 Some(row) => from + tiles.at(row),
                 None => row,
             },
+            Rows::ByKeys { groups, gates } => groups.at(row, gates),
         }
+    }
+}
+
+impl Groups {
+    /// The place of a row of ours: of all gates, or of all queries, all keys and all values.
+    fn at(self, row: usize, gates: bool) -> usize {
+        let (key, values) = (self.key, self.values);
+        let keys = self.n * key;
+        let (row, len, before) = if gates {
+            (row, values, 2 * key + values)
+        } else if row < keys {
+            (row, key, 0)
+        } else if row < 2 * keys {
+            (row - keys, key, key)
+        } else {
+            (row - 2 * keys, values, 2 * key)
+        };
+        row / len * (2 * key + 2 * values) + before + row % len
     }
 }
 
@@ -265,6 +297,35 @@ fn group(place: &mut Place, net: &GatedDeltaNetConfig, part: &str) {
     }
 }
 
+/// Where earlier conversions of Qwen3-Next have what is at `place`: all projections of a delta net but b and a in `ssm_in`, as the
+/// model's own files have them.
+pub(super) fn earlier(
+    architecture: &dyn Architecture,
+    config: &ModelConfig,
+    place: &Place,
+) -> Option<Place> {
+    let Some(MixerConfig::GatedDeltaNet(net)) = &config.mixer else {
+        return None;
+    };
+    let (block, part) = place.tensor.rsplit_once(".attn_")?;
+    let gates = match part {
+        "qkv.weight" => false,
+        "gate.weight" => true,
+        _ => return None,
+    };
+    let groups = Groups {
+        n: net.n_key_head,
+        key: net.key_dim,
+        values: net.values() / net.n_key_head.max(1),
+    };
+    architecture.is_grouped().then(|| Place {
+        tensor: format!("{block}.ssm_in.weight"),
+        total: 2 * net.keys() + 2 * net.values(),
+        rows: Rows::ByKeys { groups, gates },
+        ..place.clone()
+    })
+}
+
 /// The block index, and the rest of the name.
 fn in_block(stem: &str) -> Option<(usize, &str)> {
     let rest = stem
@@ -346,6 +407,19 @@ mod tests {
         let wide = Tiles { head: 2, ..tiles };
         let from = |at| wide.at(at);
         assert_eq!((0..6).map(from).collect::<Vec<_>>(), [0, 1, 6, 7, 2, 3]);
+    }
+
+    #[test]
+    fn queries_keys_values_and_gates_are_grouped_by_heads_of_keys() {
+        let groups = Groups {
+            n: 2,
+            key: 1,
+            values: 2,
+        };
+        let at = |gates| move |row| Rows::ByKeys { groups, gates }.at(row);
+        let of = |gates, n: usize| (0..n).map(at(gates)).collect::<Vec<usize>>();
+        assert_eq!(of(false, 8), [0, 6, 1, 7, 2, 3, 8, 9]);
+        assert_eq!(of(true, 4), [4, 5, 10, 11]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::ModelFileError;
 use super::arch::{self, Architecture, Seen};
 use super::keys::Keys;
-use super::names::{Place, Rows, Stands, Tiles, place};
+use super::names::{Place, Rows, Stands, Tiles, earlier, place};
 use super::tensors::Tensors;
 use crate::base::files::open_plain;
 use crate::gguf::{MAGIC, Metadata, TensorInfo, open_parts};
@@ -314,7 +314,13 @@ impl GgufModel {
             used.insert(HEAD);
         }
         for info in &infos {
-            let place = place(self.architecture, &self.config, &self.shape, info).map_err(wrong)?;
+            let mut place =
+                place(self.architecture, &self.config, &self.shape, info).map_err(wrong)?;
+            if let Some(earlier) = earlier(self.architecture, &self.config, &place)
+                && self.tensors.get(&earlier.tensor).is_some()
+            {
+                place = earlier;
+            }
             let Some(tensor) = self.tensors.get(&place.tensor) else {
                 return Err(wrong(format!("tensor {} is missing", place.tensor)));
             };

@@ -152,5 +152,6 @@ pub(super) fn zero_bias(weight: &DiskTensor, biased: &[&str]) -> Option<DiskTens
             shape: weight.shape[..1].to_vec(),
             values: Values::Zeros,
             more_rows: false,
+            keeps_f32: false,
         })
 }

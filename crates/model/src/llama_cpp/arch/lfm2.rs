@@ -36,13 +36,19 @@ impl Architecture for Lfm2 {
 
     fn read(&self, keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
         if keys.flag_if("attention.causal") == Some(false) {
-            return Err("attention.causal is false: it is an encoder, which writes no text".into());
+            return Err(format!(
+                "{}.attention.causal is false: it is an encoder, which writes no text",
+                self.name
+            ));
         }
         if keys
             .count_if("attention.sliding_window")?
             .is_some_and(|n| n > 0)
         {
-            return Err("attention.sliding_window: models of speech are not supported".into());
+            return Err(format!(
+                "{}.attention.sliding_window: models of speech are not supported",
+                self.name
+            ));
         }
         let n_layer = keys.count("block_count")?;
         let heads = match keys.counts_if(KV_HEADS)? {

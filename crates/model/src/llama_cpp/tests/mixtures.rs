@@ -1,6 +1,8 @@
 //! Models with experts: what each architecture holds, and what none does.
 
+use super::broken::same_tensor;
 use super::*;
+use crate::gguf::{Gguf, NewTensor};
 use crate::nn::{Balancing, Scoring};
 
 fn experts(config: ModelConfig, change: impl Fn(&mut MoeConfig)) -> ModelConfig {
@@ -107,11 +109,11 @@ fn experts_that_llama_cpp_does_not_compute_are_refused() {
         changed(lfm2_moe(), |moe| moe.scoring = Scoring::Softmax),
         changed(lfm2_moe(), |moe| moe.norm_topk = false),
         changed(next(), |moe| moe.norm_topk = false),
-        changed(next(), |moe| moe.shared_d_ff = None),
+        changed(next(), |moe| {
+            (moe.shared_d_ff, moe.shared_gate) = (None, false);
+        }),
     ] {
-        if !config.faults().is_empty() {
-            continue;
-        }
+        assert!(config.faults().is_empty(), "{:?}", config.faults());
         let result = write(&random(&config), Kind::F32, "", &[], &mut Vec::new());
         let error = result.unwrap_err().to_string();
         assert!(error.contains("no architecture"), "{error}: {config:?}");
@@ -131,4 +133,79 @@ fn a_file_of_qwen3_next_is_read_as_one() {
     assert_eq!(moe.scoring, Scoring::Sigmoid);
     assert_eq!(moe.balancing, Balancing::Bias { rate: 0.0 });
     assert_eq!(moe.dense_blocks, Some(vec![0]));
+}
+
+#[test]
+fn experts_of_one_feature_keep_their_three_dimensions() {
+    let mut narrow = qwen2_moe();
+    narrow.moe.as_mut().unwrap().d_ff = Some(1);
+    let mut model = random(&narrow);
+    let (_dir, path, _) = saved(&model, Kind::F32);
+    let head = Gguf::open(&path).unwrap();
+    let dims = |name: &str| {
+        let tensor = head.tensors.iter().find(|tensor| tensor.name == name);
+        tensor.map(|tensor| tensor.dims.clone())
+    };
+    assert_eq!(dims("blk.0.ffn_gate_exps.weight"), Some(vec![64, 1, 4]));
+    assert_eq!(dims("blk.0.ffn_down_exps.weight"), Some(vec![1, 64, 4]));
+    assert_eq!(dims("blk.0.ffn_gate_inp_shexp.weight"), Some(vec![64]));
+    let mut back = GgufModel::open(&path).unwrap().dequantized().unwrap();
+    assert!(off(&logits(&mut back), &logits(&mut model)) < 1e-6);
+}
+
+/// As llama.cpp's script wrote them at first: queries, keys, values and gates in `ssm_in`, by heads of keys.
+#[test]
+fn earlier_files_of_qwen3_next_are_read() {
+    let mut model = random(&next());
+    let (_dir, path, _) = saved(&model, Kind::F32);
+    let head = Gguf::open(&path).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    let data = |name: &str| {
+        let tensor = head.tensors.iter().find(|tensor| tensor.name == name);
+        let tensor = tensor.unwrap();
+        let start = (head.data_start + tensor.offset) as usize;
+        bytes[start..start + tensor.bytes as usize].to_vec()
+    };
+    // Three heads of keys of 32 rows, and 64 rows of values for each; a row has 64 numbers.
+    let (key, values) = (32 * 64 * 4, 64 * 64 * 4);
+    let mut tensors: Vec<NewTensor> = Vec::new();
+    let mut parts: Vec<Vec<u8>> = Vec::new();
+    for info in &head.tensors {
+        if info.name.ends_with(".attn_gate.weight") {
+            continue;
+        }
+        let mut tensor = same_tensor(info);
+        let mut part = data(&info.name);
+        if let Some(block) = info.name.strip_suffix(".attn_qkv.weight") {
+            let (qkv, gates) = (data(&info.name), data(&format!("{block}.attn_gate.weight")));
+            part.clear();
+            for n in 0..3 {
+                part.extend_from_slice(&qkv[n * key..][..key]);
+                part.extend_from_slice(&qkv[(3 + n) * key..][..key]);
+                part.extend_from_slice(&qkv[6 * key + n * values..][..values]);
+                part.extend_from_slice(&gates[n * values..][..values]);
+            }
+            tensor.name = format!("{block}.ssm_in.weight");
+            tensor.dims = vec![64, 3 * (2 * 32 + 2 * 64)];
+        }
+        tensors.push(tensor);
+        parts.push(part);
+    }
+    assert!(tensors.iter().any(|t| t.name == "blk.0.ssm_in.weight"));
+    let keys: Vec<_> = head
+        .metadata
+        .iter()
+        .map(|(key, value)| (key.to_string(), value.clone()))
+        .collect();
+    let mut out = Vec::new();
+    crate::gguf::write(&mut out, &keys, &tensors, &mut |at, bytes| {
+        bytes.extend_from_slice(&parts[at]);
+        Ok(())
+    })
+    .unwrap();
+    std::fs::write(&path, out).unwrap();
+    let file = GgufModel::open(&path).unwrap();
+    let expected = logits(&mut model);
+    assert!(off(&logits(&mut file.dequantized().unwrap()), &expected) < 5e-6);
+    assert!(off(&logits(&mut file.quantized().unwrap()), &expected) < 5e-6);
 }

@@ -193,3 +193,78 @@ fn dense_blocks_are_every_other_one_or_those_of_a_list() {
     assert_eq!(moe.every, 1);
     assert_eq!(blocks[..3], [1, 5, 7]);
 }
+
+/// They are f32 in transformers too, whatever the model's dtype is; near ties rounded ones choose other experts.
+#[test]
+fn biases_for_the_choice_are_written_exactly_in_every_dtype() {
+    use super::super::super::{CONFIG, Outgoing, WEIGHTS, config_json_for, load};
+    use crate::nn::Model;
+    let folder = std::path::Path::new("../../tests/oracle/families/lfm2_moe");
+    let mut model = load(folder).unwrap();
+    let infos = model.params().infos().to_vec();
+    let biases: Vec<_> = infos
+        .iter()
+        .filter(|info| info.is_balancing_bias())
+        .collect();
+    assert!(!biases.is_empty());
+    let set = |weights: &mut [f32]| {
+        for info in &biases {
+            let own = &mut weights[info.offset..][..info.len];
+            for (at, x) in own.iter_mut().enumerate() {
+                *x = 0.1 + 1e-6 * at as f32;
+            }
+        }
+    };
+    model.params_mut().write_weights(set).unwrap();
+    let bits = |model: &Model| -> Vec<u32> {
+        let all = model.params().read_weights(<[f32]>::to_vec).unwrap();
+        let own = biases
+            .iter()
+            .flat_map(|info| &all[info.offset..][..info.len]);
+        own.map(|x| x.to_bits()).collect()
+    };
+    for dtype in [Dtype::Bf16, Dtype::F16] {
+        let dir = tempfile::tempdir().unwrap();
+        let json = config_json_for(&model, &TokenIds::default(), dtype, Naming::Family);
+        std::fs::write(dir.path().join(CONFIG), json).unwrap();
+        let whole = Outgoing::new(&model, Naming::Family, dtype, u64::MAX);
+        let mut out = std::fs::File::create(dir.path().join(WEIGHTS)).unwrap();
+        whole.write(0, &mut out).unwrap();
+        assert_eq!(bits(&load(dir.path()).unwrap()), bits(&model), "{dtype:?}");
+        // The index counts their bytes as the files have them.
+        let n_biases: usize = biases.iter().map(|info| info.len).sum();
+        let shards = Outgoing::new(&model, Naming::Family, dtype, 1);
+        let index: Value = serde_json::from_str(&shards.index_json().unwrap()).unwrap();
+        let bytes = 2 * (shards.n_values() + n_biases);
+        assert_eq!(index["metadata"]["total_size"], bytes);
+    }
+}
+
+/// The published head that predicts tokens further ahead holds its experts together, wherever those of the model are.
+#[test]
+fn single_experts_are_read_beside_a_head_whose_experts_are_stacked() {
+    use super::super::super::safetensors::{TensorFile, TensorHead, write_to};
+    use super::super::super::{CONFIG, WEIGHTS, load};
+    use crate::nn::Model;
+    let folder = std::path::Path::new("../../tests/oracle/families/qwen3_5_moe");
+    let file = TensorFile::open(&folder.join(WEIGHTS)).unwrap();
+    let mut heads: Vec<TensorHead> = file
+        .names()
+        .map(|name| TensorHead::f32(name, file.shape(name).unwrap().to_vec()))
+        .collect();
+    assert!(heads.iter().any(|head| head.name.contains(".experts.0.")));
+    let ahead = TensorHead::f32("mtp.layers.0.mlp.experts.gate_up_proj", vec![4, 24, 16]);
+    heads.push(ahead.clone());
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::copy(folder.join(CONFIG), dir.path().join(CONFIG)).unwrap();
+    let mut out = std::fs::File::create(dir.path().join(WEIGHTS)).unwrap();
+    write_to(&mut out, &heads, &mut |sink| {
+        heads.iter().try_for_each(|head| match *head == ahead {
+            true => sink.put(&vec![0.5; head.bytes() / 4]),
+            false => sink.put(&file.read(&head.name, &head.shape).unwrap()),
+        })
+    })
+    .unwrap();
+    let all = |model: Model| model.params().read_weights(<[f32]>::to_vec).unwrap();
+    assert_eq!(all(load(dir.path()).unwrap()), all(load(folder).unwrap()));
+}
