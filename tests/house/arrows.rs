@@ -77,7 +77,9 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ),
     (
         "advisor",
-        &["plan", "spec", "models", "data", "embed", "hardware"],
+        &[
+            "plan", "spec", "methods", "models", "data", "embed", "hardware",
+        ],
     ),
     ("report", &["run", "diagnosis", "tasks", "pipeline", "wire"]),
     (

@@ -78,10 +78,10 @@ fn template_markers_missing_in_the_tokenizer_are_named_before_the_training() {
     }
     let lf = "stage: sft\nmodel_name_or_path: org/model\ntemplate: llama3\ndataset: gone\n";
     std::fs::write(dir.path().join("lf.yaml"), lf).unwrap();
-    let (_, out, _) = llmtui(dir.path(), &["import", "lf.yaml"]);
+    let (_, _, report) = llmtui(dir.path(), &["import", "lf.yaml"]);
     assert!(
-        out.contains("template llama3 uses <|begin_of_text|>"),
-        "{out}"
+        report.contains("template llama3 uses <|begin_of_text|>"),
+        "{report}"
     );
 }
 

@@ -2,7 +2,7 @@
 //! each token: what a step learned from can be looked at, and checked against any other program.
 
 use super::batch_rows::{LEGEND, Sheet};
-use crate::base::human::{grouped, number};
+use crate::base::human::{grouped, short};
 use crate::base::ssh::shell_quote;
 use crate::base::text::one_line;
 use crate::cli::args::SpecArgs;
@@ -136,7 +136,7 @@ fn drawn_from_data(args: &Args, spec: &RunSpec) -> Result<(), Failure> {
             _ => format!("no step {}", grouped(last)),
         };
         let length = match spec.train.epochs {
-            Some(epochs) => format!("epochs {}", number(epochs)),
+            Some(epochs) => format!("epochs {}", short(epochs)),
             None => "max_steps".into(),
         };
         let fix = format!("choose a step from 1 to {} ({length})", grouped(steps));

@@ -287,7 +287,7 @@ impl Subject {
         Ok(Options {
             val: self.validation(context)?,
             against: against
-                .map(|path| reference(path, Subject::of_path(path).comparison_feed(context)?))
+                .map(|path| Subject::of_path(path).compared(path, context))
                 .collect::<Result<_, _>>()?,
             ..Options::default()
         })
@@ -308,21 +308,26 @@ impl Subject {
             unit: self.unit,
             ..Subject::of_path(path)
         };
-        let read = |subject: &Subject| reference(path, subject.comparison_feed(context)?);
-        read(&alike)
-            .or_else(|error| read(&Subject::of_path(path)).map_err(|_| error))
+        alike
+            .compared(path, context)
+            .or_else(|error| Subject::of_path(path).compared(path, context).map_err(|_| error))
             .map(Some)
     }
 
     /// Rows to compare with. A question and its answer have the same words in every format that fits them, so which one is
-    /// taken makes no difference.
-    fn comparison_feed(&self, context: &ReadContext) -> Result<Feed, DataError> {
-        let unit = self.unit.or(Some(Unit::Text));
-        Subject {
-            unit,
-            ..self.clone()
+    /// taken makes no difference; where none has an answer, the questions alone are compared.
+    fn compared(&self, path: &str, context: &ReadContext) -> Result<Reference, DataError> {
+        let read = |unit: Option<Unit>| {
+            let subject = Subject {
+                unit,
+                ..self.clone()
+            };
+            reference(path, subject.feed(context)?)
+        };
+        match self.unit {
+            Some(_) => read(self.unit),
+            None => read(Some(Unit::Text)).or_else(|error| read(None).map_err(|_| error)),
         }
-        .feed(context)
     }
 
     fn view(&self, beginning: &[Item], context: &ReadContext) -> Result<Reader, DataError> {

@@ -27,7 +27,8 @@ impl Check for UnreadColumns {
         let Content::Prompt { answer: None, .. } = &row.example.content else {
             return None;
         };
-        let unread: Vec<&str> = texts(&row.example.extra).collect();
+        let mut unread: Vec<&str> = texts(&row.example.extra).collect();
+        unread.sort_unstable();
         self.columns.extend(unread.iter().map(|name| (*name).to_string()));
         let noun = if unread.len() == 1 { "column" } else { "columns" };
         (!unread.is_empty()).then(|| format!("{noun} {}", unread.join(", ")))
