@@ -56,18 +56,20 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     }
     let gained = loss.start - loss.best.mean;
     let lost = loss.floor - loss.best.mean;
-    let far = lost > (SIGMAS * loss.sigma).max(GAINED * gained).max(NATS);
+    let clear = (SIGMAS * loss.sigma).max(NATS);
+    let far = lost > clear.max(GAINED * gained);
     far.then(|| {
         let best = human::grouped(loss.best.last);
+        // The best itself is no sign of a fault, so it has no date: a checkpoint of its last step is good.
+        let since = since_above(view, loss, loss.best.mean + clear).max(loss.best.last + 1);
         let signals = vec![
             Signal::of(metric::TRAIN_LOSS, loss.now, format!("train loss {}", human::number(loss.now)))
-                .at(view.state.step),
+                .at(since),
             Signal::of(
                 metric::TRAIN_LOSS,
                 loss.best.mean,
                 format!("its best was {} at step {best}", human::number(loss.best.mean)),
-            )
-            .at(loss.best.last),
+            ),
         ];
         Finding::fail(
             signals,

@@ -35,3 +35,13 @@ fn a_spike_that_a_run_recovered_from_is_no_part_of_its_divergence() {
     let since = since(&never);
     assert!((41..=60).contains(&since), "{since}");
 }
+
+/// The checkpoint at the end of the best window was not offered.
+#[test]
+fn the_best_reading_is_no_sign_of_what_was_lost_after_it() {
+    let lost = fresh()
+        .steps(1, 1_000, learning)
+        .steps(1_001, 1_100, |s| 3.4 + noise(s));
+    let since = since(&lost);
+    assert!((995..=1_010).contains(&since), "{since}");
+}
