@@ -138,6 +138,8 @@ pub struct RunState {
     /// Wall time of the first event and of the newest.
     pub first_t: UnixMillis,
     pub last_t: UnixMillis,
+    /// Of the newest step or change of phase: what the run does now began then. 0 before the first one.
+    pub moved_t: UnixMillis,
 }
 
 impl RunState {
@@ -194,6 +196,7 @@ impl RunState {
             Event::MetricsDeclared { metrics } => self.declare(metrics),
             Event::PhaseChanged { phase, step } => {
                 self.step = self.step.max(*step);
+                self.moved_t = t;
                 self.enter(*phase, t);
             }
             Event::Checked { finding, next, .. } => {
@@ -207,6 +210,7 @@ impl RunState {
             } => {
                 self.before_resume = None;
                 self.non_finite = None;
+                self.moved_t = t;
                 self.step = *step;
                 self.tokens = *tokens;
                 if self.base_tokens == 0 && *step > self.base_step {
