@@ -298,7 +298,7 @@ mod tests {
             let program = json!({"run": run, "timeout": 60, "on_failure": "stop"});
             found(answers, json!([{"command": program, "name": "mine"}]), 64)
         };
-        let divides = r#"read -r l; case $l in *'"completion":""'*) exit 1;; esac; echo 0.5"#;
+        let divides = r#"read -r l; case $l in *'"answer":""'*) exit 1;; esac; echo 0.5"#;
         let second = of(&["", "7"], divides);
         assert_eq!(second.status, Status::Pass, "{second:?}");
         let said = second.evidence.to_string();
