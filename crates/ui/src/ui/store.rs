@@ -18,6 +18,8 @@ use std::time::Duration;
 pub struct Store {
     /// As the person wrote it, for empty states.
     pub runs_dir: PathBuf,
+    /// The person's home folder: `~` in paths.
+    pub home: Option<PathBuf>,
     /// In the order of Home, those of one kind together.
     pub presets: Vec<PresetRow>,
     /// The preset that was selected last: what plans begin with.

@@ -50,6 +50,7 @@ fn options(theme: &str, depth: ColorDepth, ascii: bool) -> AppOptions {
     };
     AppOptions {
         runs_dir: "runs".into(),
+        home: None,
         presets: vec![
             preset(
                 "quickstart",
