@@ -40,10 +40,10 @@ pub fn live(word: &str, cx: &Context) -> anyhow::Result<Option<RunDir>> {
     Ok(Some(last))
 }
 
-/// Names the live run of this folder that another one would begin beside.
+/// Names the live run of this folder and this machine that another one would begin beside.
 pub fn note_live(run: &RunDir, cx: &Context) {
-    let live = index::newest_live(&cx.runs_dir).ok().flatten();
-    if let Some(live) = live.filter(|live| live.path() != run.path()) {
+    let live = index::newest_live_beside(&cx.runs_dir, run);
+    if let Some(live) = live.ok().flatten() {
         let name = one_line(&live.folder());
         errln!(
             "note: {name} is live: two runs share processors and memory; --after {name} begins when it has ended"

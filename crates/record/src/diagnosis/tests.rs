@@ -16,6 +16,7 @@ mod loss_curve;
 mod memory_growth;
 mod moving_reference;
 mod noise_limited;
+mod onset;
 mod overfitting;
 mod sparse;
 mod spikes;

@@ -237,15 +237,30 @@ impl<'a> View<'a> {
         self.from_scratch() || alone && self.is_branch()
     }
 
-    /// The first step of the first part of the run for which `holds`: about where what is seen now began. Parts of 10 readings at
-    /// least, of which 256 at most.
+    /// The first step of the newest parts of the run for which `holds` without a break: about since when it is so, not when it
+    /// was so first. `None` where the last part is not so. Parts of 10 readings at least, of which 256 at most.
     pub fn onset(&self, id: &str, holds: impl Fn(&Bucket) -> bool) -> Option<u64> {
-        let series = self.series(id)?;
-        let (first, last) = series.steps()?;
+        let so = self.parts(id).into_iter().rev().take_while(holds);
+        so.last().map(|part| part.first)
+    }
+
+    /// The first step of the first of these parts from `from` on for which `holds`.
+    pub fn first(&self, id: &str, from: u64, holds: impl Fn(&Bucket) -> bool) -> Option<u64> {
+        let mut parts = self.parts(id).into_iter();
+        let part = parts.find(|part| part.first >= from && holds(part))?;
+        Some(part.first)
+    }
+
+    fn parts(&self, id: &str) -> Vec<Bucket> {
+        let Some(series) = self.series(id) else {
+            return Vec::new();
+        };
+        let Some((first, last)) = series.steps() else {
+            return Vec::new();
+        };
         let parts = usize::try_from(series.len() / 10).unwrap_or(PARTS);
         let parts = series.columns(first as f64, last as f64 + 1.0, parts.clamp(1, PARTS));
-        let part = parts.into_iter().flatten().find(|part| holds(part))?;
-        Some(part.first)
+        parts.into_iter().flatten().collect()
     }
 
     /// Steps of the warm-up; 0 if the spec does not have it.

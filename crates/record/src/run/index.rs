@@ -11,7 +11,7 @@ pub use resolve::{ResolveError, checkpoint_named, resolve, resolve_one};
 use self::scan::{Scan, loss};
 use super::dir::open_all;
 use super::log::{Tail, kind_of};
-use super::{FileOperation, Parent, RunDir, RunError};
+use super::{FileOperation, Header, Parent, RunDir, RunError};
 use crate::base::clock::UnixMillis;
 use crate::base::files::read_small_text;
 use crate::base::process::is_suspended;
@@ -236,10 +236,30 @@ fn has_learned(verdict: Option<&str>) -> bool {
 /// # Errors
 /// The folder cannot be read.
 pub fn newest_live(runs_dir: &Path) -> io::Result<Option<RunDir>> {
+    newest_live_of(runs_dir, |_, _| true)
+}
+
+/// The newest one that an engine of this machine holds, beside this run: a folder may be shared with other machines.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn newest_live_beside(runs_dir: &Path, run: &RunDir) -> io::Result<Option<RunDir>> {
+    newest_live_of(runs_dir, |other, header| {
+        other.path() != run.path() && header.holder().elsewhere.is_none()
+    })
+}
+
+fn newest_live_of(
+    runs_dir: &Path,
+    counts: impl Fn(&RunDir, &Header) -> bool,
+) -> io::Result<Option<RunDir>> {
     let runs = open_all(runs_dir)?.into_iter().flatten();
     let mut live: Vec<(UnixMillis, RunDir)> = runs
         .filter(RunDir::is_alive)
-        .filter_map(|run| Some((run.header().ok()?.created, run)))
+        .filter_map(|run| {
+            let header = run.header().ok()?;
+            counts(&run, &header).then_some((header.created, run))
+        })
         .collect();
     live.sort_by_cached_key(|(created, run)| (*created, run.folder()));
     Ok(live.pop().map(|(_, run)| run))

@@ -18,6 +18,8 @@ use std::time::Duration;
 pub struct Store {
     /// As the person wrote it, for empty states.
     pub runs_dir: PathBuf,
+    /// The person's home folder: `~` in paths.
+    pub home: Option<PathBuf>,
     /// In the order of Home, those of one kind together.
     pub presets: Vec<PresetRow>,
     /// The preset that was selected last: what plans begin with.
@@ -117,8 +119,10 @@ pub struct OpenRun {
     pub link: LinkState,
     /// When the newest event arrived here, in monotonic time.
     pub heard: Duration,
-    /// When its step, or what it does between two, began, in monotonic time.
+    /// When its step, or what it does between two, began, in monotonic time; for somebody who comes later, when they came.
     pub begun: Duration,
+    /// How long that had taken by then.
+    pub taken_before: Duration,
     /// Commands whose answer is awaited; the oldest are forgotten.
     pub pending: Vec<(CommandId, Asked)>,
     pub state: RunState,
@@ -139,6 +143,7 @@ impl OpenRun {
             link: LinkState::Opening(elapsed),
             heard: elapsed,
             begun: elapsed,
+            taken_before: Duration::ZERO,
             pending: Vec::new(),
             state: RunState::new(),
             hardware: MachineView::default(),
@@ -193,7 +198,7 @@ impl OpenRun {
             Phase::Evaluating | Phase::Sampling | Phase::Checkpointing => state.word().into(),
             _ => return None,
         };
-        let taken = elapsed.saturating_sub(self.begun);
+        let taken = elapsed.saturating_sub(self.begun) + self.taken_before;
         // Of steps that are not logged one by one nobody knows when they began.
         let spec = state.head.as_ref().map(|head| &head.spec);
         let log_every = spec.and_then(|spec| spec.pointer("/train/log_every")?.as_u64());

@@ -161,11 +161,12 @@ impl Suggestion {
     }
 }
 
-/// Whether a column's name has one of these words in it: `answer_good` has two.
+/// Whether a column's name has one of these words in it: `answer_good` has two. A single letter is a word only where it is the
+/// whole name: `option_a` is one of several options.
 fn says(name: &str, words: &[&str]) -> bool {
     let name = name.to_lowercase();
     let mut parts = name.split(|c: char| !c.is_alphanumeric());
-    parts.any(|part| words.contains(&part))
+    parts.any(|part| words.contains(&part) && (part.len() > 1 || part == name))
 }
 
 /// Columns with text that are no remarks about the row.
@@ -311,5 +312,16 @@ mod tests {
         let two = [r#"{"question": "q", "remark": "a"}"#];
         assert_eq!(suggest_answers(&rows(&two)), None);
         assert_eq!(suggest(&[]), None);
+    }
+
+    /// Rows of a test with options trained on option A, whichever was right.
+    #[test]
+    fn a_single_letter_is_a_word_only_where_it_is_the_whole_name() {
+        let options = [r#"{"question": "q", "option_a": "x", "option_b": "y", "option_c": "z", "label": "B"}"#];
+        assert_eq!(suggest(&rows(&options)), None);
+        assert_eq!(suggest_answers(&rows(&options)), None);
+        let letters = [r#"{"Q": "why", "A": "so", "more": "x"}"#];
+        let found = suggest(&rows(&letters)).map(|found| found.words());
+        assert_eq!(found.as_deref(), Some("instruction from Q, response from A"));
     }
 }

@@ -2,6 +2,7 @@
 //! would show at the first rollout, or never.
 
 use super::{Check, Finding, Subject};
+use crate::base::finding::Status;
 use crate::base::human::{grouped, number};
 use crate::base::text::{one_line, shown};
 use crate::engine::EngineError;
@@ -47,7 +48,8 @@ fn judge(
     length: &dyn Fn(&str) -> usize,
     most: usize,
 ) -> Finding {
-    let mut programs = Vec::new();
+    let (mut programs, mut doubt) = (Vec::new(), None);
+    let tried = Tried::of(rows);
     for reward in rewards {
         if let Some(folder) = reward.reward.model().filter(|folder| !folder.exists()) {
             return Finding::fail(
@@ -56,10 +58,16 @@ fn judge(
                 "name the reward model's checkpoint in rewards, or take this reward out",
             );
         }
-        if let (Some(program), Some(row)) = (reward.reward.program(), rows.first()) {
-            match asked_once(reward, row) {
+        if let (Some(program), Some(tried)) = (reward.reward.program(), &tried) {
+            match asked_once(reward, &tried.answer) {
                 Ok(score) => programs.push((&reward.name, score)),
-                Err(what) => return failed(reward, program, &what),
+                Err(what) => {
+                    let found = failed(reward, program, tried, &what);
+                    if found.status == Status::Fail {
+                        return found;
+                    }
+                    doubt = doubt.or(Some(found));
+                }
             }
         }
         // Models are asked at the first rollout.
@@ -81,6 +89,9 @@ fn judge(
                 );
             }
         }
+    }
+    if let Some(doubt) = doubt {
+        return doubt;
     }
     let lengths: Vec<usize> = rows
         .iter()
@@ -116,12 +127,10 @@ fn judge(
             rows.len()
         ));
     }
+    let of = tried.map_or(String::new(), |tried| tried.words());
     let scored = programs.iter().map(|(name, score)| {
-        format!(
-            "program `{}` scores the first row's own answer {}",
-            one_line(name),
-            number(*score)
-        )
+        let (name, score) = (one_line(name), number(*score));
+        format!("program `{name}` scores {of} {score}")
     });
     said.extend(scored);
     let models = rewards.iter().filter(|r| r.reward.model().is_some());
@@ -134,6 +143,36 @@ fn judge(
     Finding::pass(said.join("; "))
 }
 
+/// Stands in for an answer where no row has one: a program may divide by the length of what it reads.
+const STAND_IN: &str = "The answer is 42.";
+
+/// What programs are tried on.
+struct Tried {
+    answer: Answer,
+    /// The row whose own answer it is, from 0; `None` where no row has one.
+    row: Option<usize>,
+}
+
+impl Tried {
+    /// The first row's that has one.
+    fn of(rows: &[Answer]) -> Option<Tried> {
+        let row = rows.iter().position(|row| !row.text.trim().is_empty());
+        let mut answer = rows.get(row.unwrap_or(0))?.clone();
+        if row.is_none() {
+            answer.text = STAND_IN.into();
+        }
+        Some(Tried { answer, row })
+    }
+
+    fn words(&self) -> String {
+        match self.row {
+            Some(0) => "the first row's own answer".into(),
+            Some(row) => format!("row {}'s own answer", row + 1),
+            None => format!("`{STAND_IN}` (no row has an answer)"),
+        }
+    }
+}
+
 /// The score of a program for one answer. It is started for that, and once more where that fails, as in training.
 fn asked_once(reward: &WeightedReward, row: &Answer) -> Result<f64, String> {
     let mut worker = reward.reward.worker().ok_or("it has no program")?;
@@ -141,10 +180,16 @@ fn asked_once(reward: &WeightedReward, row: &Answer) -> Result<f64, String> {
     worker.score(0, row)
 }
 
-fn failed(reward: &WeightedReward, program: &ProgramConfig, what: &str) -> Finding {
+fn failed(
+    reward: &WeightedReward,
+    program: &ProgramConfig,
+    tried: &Tried,
+    what: &str,
+) -> Finding {
     let said = format!(
-        "program `{}` on the first row's own answer: {}",
+        "program `{}` on {}: {}",
         one_line(&reward.name),
+        tried.words(),
         one_line(what)
     );
     let fix = format!(
@@ -152,6 +197,11 @@ fn failed(reward: &WeightedReward, program: &ProgramConfig, what: &str) -> Findi
         one_line(&program.run)
     );
     match program.on_failure {
+        // It may score what the model writes.
+        OnFailure::Stop if tried.row.is_none() => {
+            let cause = "if it scores no completion either, the run ends at its first rollout";
+            Finding::warn(said, cause, fix)
+        }
         OnFailure::Stop => Finding::fail(said, "the run would end at its first rollout", fix),
         OnFailure::Zero => Finding::warn(said, "answers that it does not score count as 0", fix),
     }
@@ -172,7 +222,6 @@ fn right(row: &Reference, prompt: String) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::finding::Status;
     use serde_json::json;
 
     fn found(answers: &[&str], rewards: serde_json::Value, most: usize) -> Finding {
@@ -240,5 +289,24 @@ mod tests {
         assert_eq!(good.status, Status::Pass, "{good:?}");
         let said = good.evidence.to_string();
         assert_eq!(said, "program `mine` scores the first row's own answer 0.5");
+    }
+
+    /// It was tried on an empty text, and a program that divides by its length dies of that.
+    #[test]
+    fn a_program_is_tried_on_a_row_with_an_answer_and_on_a_stand_in_where_no_row_has_one() {
+        let of = |answers: &[&str], run: &str| {
+            let program = json!({"run": run, "timeout": 60, "on_failure": "stop"});
+            found(answers, json!([{"command": program, "name": "mine"}]), 64)
+        };
+        let divides = r#"read -r l; case $l in *'"answer":""'*) exit 1;; esac; echo 0.5"#;
+        let second = of(&["", "7"], divides);
+        assert_eq!(second.status, Status::Pass, "{second:?}");
+        let said = second.evidence.to_string();
+        assert_eq!(said, "program `mine` scores row 2's own answer 0.5");
+        let none = of(&["", ""], divides);
+        assert_eq!(none.status, Status::Pass, "{none:?}");
+        assert!(none.evidence.to_string().contains("no row has an answer"), "{none:?}");
+        assert_eq!(of(&["", ""], "exit 1").status, Status::Warn);
+        assert_eq!(of(&["", "7"], "exit 1").status, Status::Fail);
     }
 }

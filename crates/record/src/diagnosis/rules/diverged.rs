@@ -56,18 +56,20 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     }
     let gained = loss.start - loss.best.mean;
     let lost = loss.floor - loss.best.mean;
-    let far = lost > (SIGMAS * loss.sigma).max(GAINED * gained).max(NATS);
+    let clear = (SIGMAS * loss.sigma).max(NATS);
+    let far = lost > clear.max(GAINED * gained);
     far.then(|| {
         let best = human::grouped(loss.best.last);
+        // The best itself is no sign of a fault, so it has no date: a checkpoint of its last step is good.
+        let since = since_above(view, loss, loss.best.mean + clear).max(loss.best.last + 1);
         let signals = vec![
             Signal::of(metric::TRAIN_LOSS, loss.now, format!("train loss {}", human::number(loss.now)))
-                .at(view.state.step),
+                .at(since),
             Signal::of(
                 metric::TRAIN_LOSS,
                 loss.best.mean,
                 format!("its best was {} at step {best}", human::number(loss.best.mean)),
-            )
-            .at(loss.best.last),
+            ),
         ];
         Finding::fail(
             signals,
@@ -163,10 +165,15 @@ fn above_line(view: &View<'_>, loss: &Loss, line: f64, height: f64) -> Finding {
         text.push_str(&format!(", now {}", human::number(loss.now)));
     }
     let start = format!("{}{guessing}", loss.began());
-    // Checkpoints from behind the first steps that were so high are no better than those of the worst.
-    let high = |part: &Bucket| part.min > line + (SHARE * line).max(NATS);
-    let since = view.onset(metric::TRAIN_LOSS, high);
-    let since = since.map_or(worst.first, |step| step.min(worst.first));
+    // A spike that it recovered from is none of it: checkpoints from between are good.
+    let high = line + (SHARE * line).max(NATS);
+    let since = if loss.floor > high {
+        since_above(view, loss, high)
+    } else {
+        let from = since_above(view, loss, high.min(recovered(view, loss)));
+        let first = view.first(metric::TRAIN_LOSS, from, |part| part.min > high);
+        first.unwrap_or(from)
+    };
     let mut signals = vec![
         Signal::of(metric::TRAIN_LOSS, height, text).at(since),
         Signal::of(metric::TRAIN_LOSS, loss.start, start),
@@ -185,6 +192,16 @@ fn above_line(view: &View<'_>, loss: &Loss, line: f64, height: f64) -> Finding {
         )
     };
     Finding::fail(signals, cause, fix).at(format!("step {to}"))
+}
+
+/// Since when the loss is above a limit. A part of a long run may hold readings from before it as well: then it is so since the
+/// newest readings at the latest.
+fn since_above(view: &View<'_>, loss: &Loss, limit: f64) -> u64 {
+    let above = |part: &Bucket| part.mean().is_none_or(|mean| mean > limit);
+    let newest = view.recent(metric::TRAIN_LOSS);
+    let newest = newest.iter().rev().nth(loss.n_now.saturating_sub(1));
+    let since = view.onset(metric::TRAIN_LOSS, above);
+    since.or(newest.map(|point| point.step)).unwrap_or(view.state.step)
 }
 
 /// The gradient norm, if it exploded as well.

@@ -42,7 +42,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let [_, middle, last] = view.thirds(metric::TRAIN_LOSS)?;
     let (high, low) = (entropy * (1.0 + ABOVE), entropy * (1.0 - BELOW));
     let lowest = last.min(loss.now);
-    if middle > high || lowest < low || loss.now > high {
+    if middle > high || middle < low || lowest < low || loss.now > high {
         return None;
     }
     let text = format!(
@@ -52,8 +52,14 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         human::number(entropy)
     );
     let mut signals = vec![Signal::of(metric::TRAIN_LOSS, loss.now, text).at(view.state.step)];
-    let arrived = |part: &Bucket| part.mean().is_some_and(|mean| mean <= high);
-    let first = view.onset(metric::TRAIN_LOSS, arrived)?;
+    // Means of few readings vary around that range by themselves.
+    let arrived = |part: &Bucket| {
+        let noise = 3.0 * loss.sigma / f64::from(part.n.max(1)).sqrt();
+        let near = low - noise..=high + noise;
+        part.mean().is_some_and(|mean| near.contains(&mean))
+    };
+    let first = view.onset(metric::TRAIN_LOSS, arrived);
+    let first = first.unwrap_or(view.state.step);
     // A step's loss is that of the weights before its update: those of the step before it.
     let since = first.saturating_sub(1);
     let text = format!("it stays there since step {}", human::grouped(since));

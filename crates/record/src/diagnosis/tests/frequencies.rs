@@ -114,3 +114,29 @@ fn a_branch_of_weights_without_context_is_judged_as_any_run_and_the_onset_is_dat
     let young = begun(Some(500)).steps(501, 540, |s| 3.3 + noise(s));
     assert_eq!(young.diagnose().verdict, Verdict::TooEarly);
 }
+
+/// A run that had learned context until its last third had "stayed there" since its first steps, on the way down.
+#[test]
+fn what_was_below_the_frequencies_before_is_not_there_since_it_passed_them() {
+    const ENTROPY: f64 = 3.313;
+    let run = |loss: &dyn Fn(u64) -> f64| {
+        let mut tape = fresh();
+        tape.state.head.as_mut().unwrap().unigram_entropy = Some(ENTROPY);
+        tape.steps(1, 900, loss)
+    };
+    let collapsed = run(&|s| match s {
+        0..=100 => 4.15 - 0.008 * s as f64 + noise(s),
+        101..=600 => 2.9 + noise(s),
+        _ => 3.3 + noise(s),
+    });
+    assert_eq!(collapsed.status("token_frequencies"), None);
+    // A dip before the middle third: it is there since its end.
+    let dipped = run(&|s| match s {
+        0..=50 => 4.15 - 0.017 * s as f64 + noise(s),
+        101..=150 => 2.9 + noise(s),
+        _ => 3.3 + noise(s),
+    });
+    let found = dipped.found("token_frequencies").unwrap();
+    let since = found.evidence.0.iter().filter_map(|s| s.step).min();
+    assert!(since.is_some_and(|step| (140..=165).contains(&step)), "{found:?}");
+}

@@ -591,6 +591,14 @@ fn the_newest_live_run_is_the_one_with_a_held_lock() {
     assert!(newest_live(dir.path()).unwrap().is_none());
     let _claims = (old.claim().unwrap(), middle.claim().unwrap());
     assert_eq!(newest_live(dir.path()).unwrap().unwrap().id(), middle.id());
+    // Beside another one: of this machine alone.
+    let beside = |run: &RunDir| newest_live_beside(dir.path(), run).unwrap();
+    assert_eq!(beside(&old).unwrap().id(), middle.id());
+    let mut header = middle.header().unwrap();
+    header.host = "another machine".into();
+    let text = serde_json::to_string(&header).unwrap();
+    std::fs::write(middle.header_path(), text).unwrap();
+    assert!(beside(&old).is_none());
 }
 
 #[test]

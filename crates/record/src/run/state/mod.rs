@@ -76,7 +76,7 @@ pub struct RunState {
     pub base_step: u64,
     /// Target tokens consumed.
     pub tokens: u64,
-    /// Those of them that the run consumed which a branch began from: as many at each step as at the branch's first one.
+    /// Those of them that the run consumed which a branch began from: all but the branch's own at its first reading.
     pub base_tokens: u64,
     /// In declaration order.
     pub metrics: Vec<MetricInfo>,
@@ -138,6 +138,8 @@ pub struct RunState {
     /// Wall time of the first event and of the newest.
     pub first_t: UnixMillis,
     pub last_t: UnixMillis,
+    /// Of the newest step or change of phase: what the run does now began then. 0 before the first one.
+    pub moved_t: UnixMillis,
 }
 
 impl RunState {
@@ -194,6 +196,7 @@ impl RunState {
             Event::MetricsDeclared { metrics } => self.declare(metrics),
             Event::PhaseChanged { phase, step } => {
                 self.step = self.step.max(*step);
+                self.moved_t = t;
                 self.enter(*phase, t);
             }
             Event::Checked { finding, next, .. } => {
@@ -207,11 +210,14 @@ impl RunState {
             } => {
                 self.before_resume = None;
                 self.non_finite = None;
+                self.moved_t = t;
                 self.step = *step;
                 self.tokens = *tokens;
-                if self.base_tokens == 0 && *step > self.base_step {
-                    let base = u128::from(*tokens) * u128::from(self.base_step);
-                    self.base_tokens = u64::try_from(base / u128::from(*step)).unwrap_or(0);
+                if self.base_tokens == 0 && self.base_step > 0 {
+                    // The run before may have had batches of another size.
+                    let own = |head: &Head| head.tokens_between(self.base_step, *step);
+                    let own = self.head.as_ref().map_or(0, own);
+                    self.base_tokens = tokens.saturating_sub(own);
                 }
                 self.extend_series(*step, values);
             }

@@ -51,6 +51,8 @@ pub struct Pace {
     /// (milliseconds, steps) to a logged step from the one before it, or from the end of what came between them.
     recent: VecDeque<(u64, u64)>,
     previous: Option<(UnixMillis, u64)>,
+    /// The newest engine has taken a step. Its first one sets buffers up, and says little of the others.
+    is_warm: bool,
     evaluations: Interruption,
     samples: Interruption,
     checkpoints: Interruption,
@@ -70,6 +72,7 @@ impl Pace {
                 max_steps,
                 ..
             } => {
+                self.is_warm = false;
                 self.whole_split = validation_windows(spec, *epoch_tokens);
                 let every = |path: &str| {
                     let every = Every::deserialize(spec.pointer(path)?).ok()?;
@@ -98,12 +101,11 @@ impl Pace {
                 self.previous = Some((envelope.t, *step));
                 self.checkpoints.seen(*step, *seconds);
             }
-            // A short run evaluates, samples or saves after each of its steps: the next one is timed from here. The first
-            // step of all sets buffers up, and says little of the others.
+            // A short run evaluates, samples or saves after each of its steps: the next one is timed from here.
             Event::PhaseChanged {
                 phase: Phase::Training,
                 step,
-            } => self.previous = (*step > 0).then_some((envelope.t, *step)),
+            } => self.previous = Some((envelope.t, *step)),
             Event::PhaseChanged { .. } => self.previous = None,
             Event::RolledBack { .. } | Event::StartedOver => self.previous = None,
             _ => {}
@@ -111,11 +113,13 @@ impl Pace {
     }
 
     fn stepped(&mut self, t: UnixMillis, step: u64) {
-        if let Some((before, from)) = self.previous.filter(|(_, from)| step > *from) {
+        let previous = self.previous.filter(|(_, from)| self.is_warm && step > *from);
+        if let Some((before, from)) = previous {
             let ms = t.0.saturating_sub(before.0);
             push_bounded(&mut self.recent, (ms, step - from), WINDOW);
         }
         self.previous = Some((t, step));
+        self.is_warm = true;
     }
 
     /// The longest of the recent times from one logged step to the next, in milliseconds.
@@ -209,6 +213,22 @@ mod tests {
         )
     }
 
+    fn started(spec: serde_json::Value, resumed_from: Option<u64>) -> Event {
+        Event::Started {
+            name: String::new(),
+            method: String::new(),
+            spec,
+            n_params: 1,
+            vocab_size: 1,
+            max_steps: 100,
+            batch_tokens: 1,
+            epoch_tokens: 1,
+            resumed_from,
+            precision: None,
+            unigram_entropy: None,
+        }
+    }
+
     /// 40 ms a step; an evaluation of 2 s after every 10 steps.
     fn run(to: u64) -> (Pace, u64) {
         let (mut pace, mut t) = (Pace::default(), 1_000);
@@ -285,24 +305,26 @@ mod tests {
         assert_eq!(pace.remaining(2, 9), Some(Duration::from_secs(7 * 40)));
     }
 
+    /// A resumed run's first step, of half a minute, was its pace.
+    #[test]
+    fn the_first_step_of_each_engine_is_not_timed() {
+        let mut pace = Pace::default();
+        let phase = Phase::Training;
+        for (t, from) in [(0, 50), (500_000, 60)] {
+            pace.observe(&at(t, started(serde_json::Value::Null, Some(from))));
+            pace.observe(&at(t, Event::PhaseChanged { phase, step: from }));
+            pace.observe(&step(t + 30_000, from + 1));
+            assert_eq!(pace.step_ms(), (from == 60).then_some(1_000.0));
+            pace.observe(&step(t + 31_000, from + 2));
+            assert_eq!(pace.step_ms(), Some(1_000.0));
+        }
+    }
+
     fn the_cadence_wins(eval: serde_json::Value) {
         let (mut pace, t) = run(10);
         let mut spec = serde_json::Map::new();
         spec.insert("eval".into(), eval);
-        let started = Event::Started {
-            name: String::new(),
-            method: String::new(),
-            spec: spec.into(),
-            n_params: 1,
-            vocab_size: 1,
-            max_steps: 100,
-            batch_tokens: 1,
-            epoch_tokens: 1,
-            resumed_from: None,
-            precision: None,
-            unigram_entropy: None,
-        };
-        pace.observe(&at(t, started));
+        pace.observe(&at(t, started(spec.into(), None)));
         assert_eq!(
             pace.remaining(10, 100),
             Some(Duration::from_millis(90 * 40 + 2 * 2_000))

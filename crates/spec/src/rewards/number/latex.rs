@@ -20,8 +20,17 @@ pub(super) fn braced(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// `\frac{3}{4}` is 3/4, `1{,}234` is 1,234, `50\%` is 50%, `- 5` is -5, `**5**` is 5.
+/// `\frac{3}{4}` is 3/4, `1{,}234` is 1,234, `50\%` is 50%, `- 5` is -5, `**5**` is 5, `\text{12 cm}` is 12 cm.
 pub(super) fn plain(text: &str) -> String {
+    read(text, true)
+}
+
+/// The same, but of words none that begin with a number: `\text{1. } 42` is 42.
+pub(super) fn without_amounts(text: &str) -> String {
+    read(text, false)
+}
+
+fn read(text: &str, amounts: bool) -> String {
     /// What is only space or decoration around a number.
     const NOTHING: [&str; 10] = [
         "\\!",
@@ -46,13 +55,13 @@ pub(super) fn plain(text: &str) -> String {
     let mut rest = text.as_str();
     while let Some(at) = rest.find('\\') {
         out += &rest[..at];
-        rest = command(&mut out, &rest[at + 1..]);
+        rest = command(&mut out, &rest[at + 1..], amounts);
     }
     with_signs(&mixed(&powers(&unemphasized(&(out + rest)))))
 }
 
 /// Writes what a command stands for; returns what follows it.
-fn command<'a>(out: &mut String, text: &'a str) -> &'a str {
+fn command<'a>(out: &mut String, text: &'a str, amounts: bool) -> &'a str {
     let length = text
         .find(|c: char| !c.is_ascii_alphabetic())
         .unwrap_or(text.len());
@@ -74,7 +83,7 @@ fn command<'a>(out: &mut String, text: &'a str) -> &'a str {
                 after
             }
             // A number with its unit, whose power is the unit's: `\text{12 cm}^2`.
-            Some((inside, after)) if is_amount(inside) => {
+            Some((inside, after)) if amounts && is_amount(inside) => {
                 out.push(' ');
                 *out += inside;
                 without_exponent(after)

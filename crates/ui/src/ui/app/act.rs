@@ -126,7 +126,8 @@ impl App {
         effects
     }
 
-    pub(super) fn open(&mut self, overlay: Box<dyn Overlay>) -> Vec<Effect> {
+    pub(super) fn open(&mut self, mut overlay: Box<dyn Overlay>) -> Vec<Effect> {
+        overlay.renew(&self.store);
         self.overlays.push(overlay);
         Vec::new()
     }

@@ -1,6 +1,7 @@
 //! What links and jobs bring.
 
 use super::{App, MAX_PENDING, QuitState, title_of};
+use crate::base::clock::UnixMillis;
 use crate::base::finding::Status;
 use crate::base::human;
 use crate::base::text::one_line;
@@ -142,9 +143,10 @@ impl App {
                 let (now, elapsed) = (self.store.now, self.store.elapsed);
                 if let Some(held) = &mut self.store.held {
                     held.link = LinkState::Live;
-                    // Somebody who comes in the middle of a step.
-                    let age = Duration::from_millis(now.0.saturating_sub(held.state.last_t.0));
-                    held.begun = elapsed.saturating_sub(age);
+                    // Somebody who comes in the middle of a step, which may have begun before this program did.
+                    let moved = Some(held.state.moved_t).filter(|t| *t != UnixMillis::default());
+                    held.begun = elapsed;
+                    held.taken_before = moved.map_or(Duration::ZERO, |t| now.since(t));
                     // What happened before somebody looked is in the log; only news pops up.
                     self.noticed = held.state.last_seq;
                 }
@@ -163,6 +165,7 @@ impl App {
         };
         if let Event::Stepped { .. } | Event::PhaseChanged { .. } = envelope.event {
             held.begun = self.store.elapsed;
+            held.taken_before = Duration::ZERO;
         }
         held.state.apply(envelope);
         held.hardware.apply(envelope);

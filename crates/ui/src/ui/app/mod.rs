@@ -36,6 +36,7 @@ const MAX_PENDING: usize = 64;
 #[derive(Debug)]
 pub struct AppOptions {
     pub runs_dir: PathBuf,
+    pub home: Option<PathBuf>,
     pub presets: Vec<PresetRow>,
     pub keymap: Keymap,
     pub themes: Themes,
@@ -123,6 +124,7 @@ impl App {
         let mut app = App {
             store: Store {
                 runs_dir: options.runs_dir,
+                home: options.home,
                 preset: first_preset(&options.presets),
                 presets: options.presets,
                 utc_offset: options.utc_offset,

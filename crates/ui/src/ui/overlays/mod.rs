@@ -164,7 +164,7 @@ pub trait Overlay: Debug {
         None
     }
 
-    /// The workbench knows more of the machine than when this was opened.
+    /// It is being opened, or the workbench knows more of the machine than then.
     fn renew(&mut self, _store: &Store) {}
 
     /// Newer rows for a list.

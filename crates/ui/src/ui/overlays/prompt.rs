@@ -1,7 +1,7 @@
 //! One question that is answered by a text.
 
-use crate::base::paths::unquoted;
 use super::{Canvas, Choice, LIST, Overlay, PATH, Reply};
+use crate::base::paths::unquoted;
 use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
 use crate::ui::field::{Lines, TextField};
@@ -9,12 +9,14 @@ use crate::ui::hit::Target;
 use crate::ui::layout::{centred, cut, framed, split_bottom};
 use crate::ui::msg::Msg;
 use crate::ui::request::{Answer, Hints, Topic};
+use crate::ui::store::Store;
 use crate::ui::theme::Meaning;
 use crossterm::event::KeyEvent;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 use ratatui::widgets::Clear;
+use std::path::PathBuf;
 
 /// The question and the text so far.
 #[derive(Debug)]
@@ -30,6 +32,8 @@ pub struct Prompt {
     live: bool,
     /// The text is a path: names that it could go on with.
     path: Option<Vec<String>>,
+    /// What `~` means in a path.
+    home: Option<PathBuf>,
 }
 
 impl Prompt {
@@ -42,6 +46,7 @@ impl Prompt {
             needed: false,
             live: false,
             path: None,
+            home: None,
         }
     }
 
@@ -109,7 +114,7 @@ impl Overlay for Prompt {
         match action {
             Action::Accept if self.needed && text.trim().is_empty() => Reply::Stay,
             Action::Accept if self.path.is_some() => {
-                Reply::Chosen(self.answer(unquoted(&text, None)))
+                Reply::Chosen(self.answer(unquoted(&text, self.home.as_deref())))
             }
             Action::Accept => Reply::Chosen(self.answer(text)),
             Action::Cancel | Action::Leave if self.live => {
@@ -129,6 +134,10 @@ impl Overlay for Prompt {
     fn paste(&mut self, text: &str) -> Reply {
         self.field.paste(text);
         self.changed()
+    }
+
+    fn renew(&mut self, store: &Store) {
+        self.home.clone_from(&store.home);
     }
 
     fn incoming(&mut self, msg: &Msg) -> Option<Reply> {
@@ -190,6 +199,19 @@ mod tests {
         let mut prompt = Prompt::new(topic(), "", "").with("lo").live();
         assert_eq!(prompt.paste("ss"), Reply::Preview(text("loss")));
         assert_eq!(prompt.act(Action::Cancel), Reply::Revert(text("")));
+    }
+
+    #[test]
+    fn a_path_in_the_home_folder_is_taken_as_it_was_copied_from_a_shell() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("my data.txt"), "").unwrap();
+        let mut prompt = Prompt::new(topic(), "", "").with("~/my\\ data.txt").path();
+        prompt.renew(&Store {
+            home: Some(dir.path().into()),
+            ..Store::default()
+        });
+        let meant = Choice::Answer(topic(), Answer::Text("~/my data.txt".into()));
+        assert_eq!(prompt.act(Action::Accept), Reply::Chosen(meant));
     }
 
     #[test]

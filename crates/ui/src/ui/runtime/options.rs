@@ -28,6 +28,7 @@ pub(super) fn app_options(options: &UiOptions) -> AppOptions {
     let presets = listed::presets(env, &options.sources);
     AppOptions {
         runs_dir: options.runs_dir.clone(),
+        home: env.home.clone(),
         presets,
         keymap,
         themes,

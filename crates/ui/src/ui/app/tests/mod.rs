@@ -50,6 +50,7 @@ fn options(theme: &str, depth: ColorDepth, ascii: bool) -> AppOptions {
     };
     AppOptions {
         runs_dir: "runs".into(),
+        home: None,
         presets: vec![
             preset(
                 "quickstart",
@@ -214,7 +215,11 @@ impl Bench {
     }
 
     fn live(&mut self) -> Slot {
-        self.hold(tape::until(5, 1_240), Holder::Detached)
+        let slot = self.hold(tape::until(5, 1_240), Holder::Detached);
+        // The tape ends a minute before it is seen, and yet its step has just begun.
+        let held = self.app.store.held.as_mut().unwrap();
+        held.taken_before = std::time::Duration::ZERO;
+        slot
     }
 
     /// An event behind those of the run on the screen.

@@ -40,6 +40,32 @@ fn a_step_that_takes_long_says_for_how_long_and_the_time_left_stays() {
     assert!(!picture.contains("so far"), "{picture}");
 }
 
+/// The machine's readings, once a second, and the start of the program cut it to a few seconds.
+#[test]
+fn who_comes_in_the_middle_of_a_step_sees_how_long_it_takes_since_its_beginning() {
+    let mut bench = Bench::new();
+    let mut events = tape::until(5, 1_240);
+    let seq = events.last().unwrap().seq;
+    let add = |at: u64, ago: u64, event: Event| Envelope {
+        v: 1,
+        seq: seq + at,
+        t: UnixMillis(NOW.0 - ago),
+        event,
+    };
+    let phase = Phase::Evaluating;
+    events.push(add(1, 130_000, Event::PhaseChanged { phase, step: 1_240 }));
+    let values = [("host/cpu".to_string(), Num(40.0))].into();
+    events.push(add(2, 1_000, Event::HardwareSampled { values }));
+    bench.hold(events, Holder::Detached);
+    bench.wait(5_000);
+    let picture = bench.picture(120, 40);
+    assert!(picture.contains("evaluating: 2:15 so far"), "{picture}");
+    begin(&mut bench, Phase::Training);
+    bench.wait(9_000);
+    let picture = bench.picture(120, 40);
+    assert!(picture.contains("step 1,241: 9 s so far"), "{picture}");
+}
+
 /// For 25 seconds the header said "training", and a second press was refused: the run was paused already.
 #[test]
 fn a_pause_says_at_once_that_it_waits_and_a_second_press_takes_it_back() {
