@@ -296,7 +296,7 @@ fn losing_most_of_what_was_gained_is_divergence() {
         "{}",
         found.evidence
     );
-    assert!(found.fix.contains("earlier checkpoint"));
+    assert!(found.fix.contains("restart from before it"));
     // Pretrained weights: a uniform prediction is far away, the start is what counts.
     let tuned = Tape::new(Some("base"), 0).steps(1, 100, |s| 1.2 + noise(s) + 0.02 * s as f64);
     assert_eq!(tuned.status("diverged"), Some(Status::Fail));

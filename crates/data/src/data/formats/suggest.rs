@@ -317,11 +317,16 @@ mod tests {
     /// Rows of a test with options trained on option A, whichever was right.
     #[test]
     fn a_single_letter_is_a_word_only_where_it_is_the_whole_name() {
-        let options = [r#"{"question": "q", "option_a": "x", "option_b": "y", "option_c": "z", "label": "B"}"#];
+        let options = [
+            r#"{"question": "q", "option_a": "x", "option_b": "y", "option_c": "z", "label": "B"}"#,
+        ];
         assert_eq!(suggest(&rows(&options)), None);
         assert_eq!(suggest_answers(&rows(&options)), None);
         let letters = [r#"{"Q": "why", "A": "so", "more": "x"}"#];
         let found = suggest(&rows(&letters)).map(|found| found.words());
-        assert_eq!(found.as_deref(), Some("instruction from Q, response from A"));
+        assert_eq!(
+            found.as_deref(),
+            Some("instruction from Q, response from A")
+        );
     }
 }

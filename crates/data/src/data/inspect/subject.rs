@@ -310,7 +310,11 @@ impl Subject {
         };
         alike
             .compared(path, context)
-            .or_else(|error| Subject::of_path(path).compared(path, context).map_err(|_| error))
+            .or_else(|error| {
+                Subject::of_path(path)
+                    .compared(path, context)
+                    .map_err(|_| error)
+            })
             .map(Some)
     }
 

@@ -3,7 +3,7 @@
 
 use super::{Check, Finding, Subject};
 use crate::base::finding::Status;
-use crate::base::human::{grouped, number};
+use crate::base::human::{grouped, short};
 use crate::base::text::{one_line, shown};
 use crate::engine::EngineError;
 use crate::engine::rollouts::Asked;
@@ -129,7 +129,7 @@ fn judge(
     }
     let of = tried.map_or(String::new(), |tried| tried.words());
     let scored = programs.iter().map(|(name, score)| {
-        let (name, score) = (one_line(name), number(*score));
+        let (name, score) = (one_line(name), short(*score));
         format!("program `{name}` scores {of} {score}")
     });
     said.extend(scored);
@@ -180,12 +180,7 @@ fn asked_once(reward: &WeightedReward, row: &Answer) -> Result<f64, String> {
     worker.score(0, row)
 }
 
-fn failed(
-    reward: &WeightedReward,
-    program: &ProgramConfig,
-    tried: &Tried,
-    what: &str,
-) -> Finding {
+fn failed(reward: &WeightedReward, program: &ProgramConfig, tried: &Tried, what: &str) -> Finding {
     let said = format!(
         "program `{}` on {}: {}",
         one_line(&reward.name),
@@ -288,7 +283,7 @@ mod tests {
         let good = of(reads, "stop");
         assert_eq!(good.status, Status::Pass, "{good:?}");
         let said = good.evidence.to_string();
-        assert_eq!(said, "program `mine` scores the first row's own answer 0.5");
+        assert_eq!(said, "program `mine` scores the first row's own answer 0.50");
     }
 
     /// It was tried on an empty text, and a program that divides by its length dies of that.
@@ -302,10 +297,13 @@ mod tests {
         let second = of(&["", "7"], divides);
         assert_eq!(second.status, Status::Pass, "{second:?}");
         let said = second.evidence.to_string();
-        assert_eq!(said, "program `mine` scores row 2's own answer 0.5");
+        assert_eq!(said, "program `mine` scores row 2's own answer 0.50");
         let none = of(&["", ""], divides);
         assert_eq!(none.status, Status::Pass, "{none:?}");
-        assert!(none.evidence.to_string().contains("no row has an answer"), "{none:?}");
+        assert!(
+            none.evidence.to_string().contains("no row has an answer"),
+            "{none:?}"
+        );
         assert_eq!(of(&["", ""], "exit 1").status, Status::Warn);
         assert_eq!(of(&["", "7"], "exit 1").status, Status::Fail);
     }

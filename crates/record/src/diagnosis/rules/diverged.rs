@@ -201,7 +201,9 @@ fn since_above(view: &View<'_>, loss: &Loss, limit: f64) -> u64 {
     let newest = view.recent(metric::TRAIN_LOSS);
     let newest = newest.iter().rev().nth(loss.n_now.saturating_sub(1));
     let since = view.onset(metric::TRAIN_LOSS, above);
-    since.or(newest.map(|point| point.step)).unwrap_or(view.state.step)
+    since
+        .or(newest.map(|point| point.step))
+        .unwrap_or(view.state.step)
 }
 
 /// The gradient norm, if it exploded as well.

@@ -138,5 +138,8 @@ fn what_was_below_the_frequencies_before_is_not_there_since_it_passed_them() {
     });
     let found = dipped.found("token_frequencies").unwrap();
     let since = found.evidence.0.iter().filter_map(|s| s.step).min();
-    assert!(since.is_some_and(|step| (140..=165).contains(&step)), "{found:?}");
+    assert!(
+        since.is_some_and(|step| (140..=165).contains(&step)),
+        "{found:?}"
+    );
 }

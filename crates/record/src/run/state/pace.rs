@@ -113,7 +113,9 @@ impl Pace {
     }
 
     fn stepped(&mut self, t: UnixMillis, step: u64) {
-        let previous = self.previous.filter(|(_, from)| self.is_warm && step > *from);
+        let previous = self
+            .previous
+            .filter(|(_, from)| self.is_warm && step > *from);
         if let Some((before, from)) = previous {
             let ms = t.0.saturating_sub(before.0);
             push_bounded(&mut self.recent, (ms, step - from), WINDOW);

@@ -68,7 +68,8 @@ mod tests {
         };
         let (few, why) = steps(39).unwrap();
         let length = spec.rollout_length().unwrap();
-        let passes = few as f64 * length.prompts as f64 / 35.0;
+        let own = few - length.cold_start_steps;
+        let passes = own as f64 * length.prompts as f64 / 35.0;
         assert!(
             (15.0..=20.5).contains(&passes),
             "{few} steps, {passes} passes"
