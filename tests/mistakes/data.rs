@@ -90,20 +90,33 @@ fn template_markers_missing_in_the_tokenizer_are_named_before_the_training() {
 #[test]
 fn a_printed_import_is_a_spec_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("text.txt"), "to be or not to be ".repeat(500)).unwrap();
+    std::fs::write(
+        dir.path().join("text.txt"),
+        "to be or not to be ".repeat(500),
+    )
+    .unwrap();
     let lf = "stage: pt\nlearning_rate: 2.0e-4\nmax_steps: 70\nsurprise: 3\n";
     std::fs::write(dir.path().join("lf.yaml"), lf).unwrap();
     let (code, spec, told) = llmtui(dir.path(), &["import", "lf.yaml"]);
     assert_eq!(code, 0, "{told}");
     assert!(told.contains("surprise"), "{told}");
     std::fs::write(dir.path().join("spec.yaml"), spec).unwrap();
-    let trial = ["train", "spec.yaml", "--dry-run", "-s", "data.path=text.txt"];
+    let trial = [
+        "train",
+        "spec.yaml",
+        "--dry-run",
+        "-s",
+        "data.path=text.txt",
+    ];
     let (code, _, printed) = llmtui(dir.path(), &trial);
     assert_eq!(code, 0, "{printed}");
     // A file that is named gets the spec, and the report is all that is printed.
     let named = ["import", "lf.yaml", "--to", "other.yaml"];
     let (_, told, _) = llmtui(dir.path(), &named);
-    assert!(told.contains("surprise") && told.contains("saved as other.yaml"), "{told}");
+    assert!(
+        told.contains("surprise") && told.contains("saved as other.yaml"),
+        "{told}"
+    );
 }
 
 /// Two hints in a row led to an empty file: dashes and curly quotes of Windows-1252, converted as Latin-1, are control characters.
@@ -118,7 +131,15 @@ fn the_hint_for_windows_1252_keeps_its_dashes() {
     let (_, page, _) = llmtui(dir.path(), &["data", "inspect", "latin.txt"]);
     assert!(page.contains("iconv -f windows-1252"), "{page}");
     assert!(!page.contains("--drop control"), "{page}");
-    let clean = ["data", "clean", "latin.txt", "--drop", "control", "--out", "o.jsonl"];
+    let clean = [
+        "data",
+        "clean",
+        "latin.txt",
+        "--drop",
+        "control",
+        "--out",
+        "o.jsonl",
+    ];
     let (_, told, _) = llmtui(dir.path(), &clean);
     assert!(told.contains("no row is left"), "{told}");
 }
@@ -133,12 +154,23 @@ fn answers_that_are_not_read_are_named_with_their_columns() {
     assert!(page.contains("warning Columns beside the prompt"), "{page}");
     assert!(page.contains("columns bad, good"), "{page}");
     assert!(page.contains("-s data.columns.chosen=good"), "{page}");
-    let dpo = ["train", "dpo-demo", "--dry-run", "-s", "data.path=pairs.jsonl"];
+    let dpo = [
+        "train",
+        "dpo-demo",
+        "--dry-run",
+        "-s",
+        "data.path=pairs.jsonl",
+    ];
     fails(dir.path(), &dpo, 2, &["-s data.columns.rejected=bad"]);
     let german = r#"{"Frage": "Wie geht es?", "Antwort": "Gut."}"#;
     std::fs::write(dir.path().join("de.jsonl"), format!("{german}\n")).unwrap();
     let inspect = ["data", "inspect", "de.jsonl"];
-    fails(dir.path(), &inspect, 2, &["--column instruction=Frage", "--column response=Antwort"]);
+    fails(
+        dir.path(),
+        &inspect,
+        2,
+        &["--column instruction=Frage", "--column response=Antwort"],
+    );
 }
 
 /// `-s data.path=$FILE` with an unset variable: the whole working directory used to be the corpus.

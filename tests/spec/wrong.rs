@@ -37,7 +37,10 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
         "model: {position: {rope: {theta: 0.5}}}",
         &["0.5 is too small"],
     ),
-    ("data: {val_fraction: 0}", &["held-out", "0.01 leaves 99 %", "data.val_path"]),
+    (
+        "data: {val_fraction: 0}",
+        &["held-out", "0.01 leaves 99 %", "data.val_path"],
+    ),
     ("data: {val_fraction: -1}", &["a number above 0, up to 0.9"]),
     ("optimizer: sgd", &["`sgd` is unknown", "adamw"]),
     (

@@ -173,7 +173,7 @@ pub const METRICS: &[Metric] = &[
     metric(id::REFERENCE_SHARE, "Reference model", "share", Lower, No, "share of the step spent on the frozen reference's log-probabilities; method.*.reference: precomputed computes them once").label("reference model"),
     metric(id::CLIPPED, "Gradient clipped", "share", Neutral, Yes, "1 where the gradient norm exceeded clip_norm, else 0").label("clipped steps").estimator("norm_above_clip")
         .band(f64::NEG_INFINITY, 0.3, Origin::RuleOfThumb)
-        .meaning("Up to 30 % of the newest steps. Small healthy models are often clipped at every step: more is a warning only if the typical norm is 10 times clip_norm, too (rule clip_tight).", "With that warning clipping acts as the learning rate: lower lr, or raise train.clip_norm."),
+        .meaning("Up to 30 % of the newest steps; small models more. It is a warning only if the typical norm is 10 times clip_norm, too (rule clip_tight).", "Clipping then acts as the learning rate: lower lr, or raise train.clip_norm."),
     TOKEN_ACCURACY,
     metric(id::EXPERT_LOAD, "Busiest expert", "× mean", Lower, Yes, "tokens of the busiest expert over the mean, averaged over blocks, padding left out: 1 if balanced"),
     metric(id::EXPERT_ENTROPY, "Expert entropy", "share", Higher, Yes, "entropy of the token distribution over experts relative to uniform, averaged over blocks"),

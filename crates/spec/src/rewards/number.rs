@@ -144,7 +144,7 @@ fn one_number(marked: &Marked) -> Option<Number> {
     match marked {
         Marked::Behind(said) => numbers(&plain(said)).next(),
         Marked::Boxed(said) => {
-            // Words that begin with a number are the answer only where no other number is: `\text{12 cm}`, not `\text{1. } 42`.
+            // Words that begin with a number are the answer only where no other number is: `\text{12 cm}`, not `\text{2 roots, sum }5`.
             let bare = without_amounts(said);
             let result = bare.rsplit('=').next().unwrap_or_default();
             let said = match result.contains(|c: char| c.is_ascii_digit()) {

@@ -283,7 +283,10 @@ mod tests {
         let good = of(reads, "stop");
         assert_eq!(good.status, Status::Pass, "{good:?}");
         let said = good.evidence.to_string();
-        assert_eq!(said, "program `mine` scores the first row's own answer 0.50");
+        assert_eq!(
+            said,
+            "program `mine` scores the first row's own answer 0.50"
+        );
     }
 
     /// It was tried on an empty text, and a program that divides by its length dies of that.

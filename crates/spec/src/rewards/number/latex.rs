@@ -25,7 +25,7 @@ pub(super) fn plain(text: &str) -> String {
     read(text, true)
 }
 
-/// The same, but of words none that begin with a number: `\text{1. } 42` is 42.
+/// The same, but of words none that begin with a number: `\text{2 roots, sum }5` is 5.
 pub(super) fn without_amounts(text: &str) -> String {
     read(text, false)
 }

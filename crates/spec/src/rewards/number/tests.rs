@@ -42,7 +42,6 @@ const TABLE: &[(&str, &str, f64)] = &[
     ("\\boxed{\\text{5 or 6}}", "5", 0.0),
     ("\\boxed{\\text{5 or 6}}", "6", 0.0),
     ("\\boxed{2\\text{ 12 cm}}", "12", 0.0),
-    ("\\boxed{\\text{1. } 42}", "42", 1.0),
     ("\\boxed{\\text{2 roots, sum }5}", "5", 1.0),
     ("\\boxed{x_1 = \\text{5 cm}}", "5", 1.0),
     ("\\boxed{\\text{5 cm} or \\text{6 cm}}", "5", 0.0),

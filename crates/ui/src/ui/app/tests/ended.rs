@@ -204,7 +204,7 @@ fn a_character_model_is_trained_longer_and_never_taught_conversations() {
     // A command that is too long for the column has a row of its own, or at least keeps its words.
     let command = "llmtui train --resume shakespeare-k3qf -s max_steps=4000";
     let picture = bench.picture(80, 24);
-    let own = |line: &str| line.starts_with(&format!("│      {command} "));
+    let own = |line: &str| line.starts_with(&format!("│      train longer  {command} "));
     assert!(picture.lines().any(own), "{picture}");
     assert!(picture.contains("warnings"), "{picture}");
     let picture = bench.picture(80, 20);

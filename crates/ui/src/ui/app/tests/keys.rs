@@ -539,7 +539,7 @@ fn a_run_that_ends_before_our_eyes_shows_its_end_and_an_old_log_its_charts() {
     columns.dedup();
     assert_eq!(columns.len(), 2, "{picture}");
     assert!(
-        picture.contains("│      llmtui train --resume "),
+        picture.contains("│      train longer  llmtui train --resume "),
         "{picture}"
     );
     bench.press("r");

@@ -92,7 +92,7 @@ fn help_explains_the_mouse_and_the_marks() {
     let mut all = String::new();
     for _ in 0..12 {
         all.push_str(&bench.picture(100, 48));
-        bench.press("pgdn");
+        bench.press("pagedown");
     }
     for words in [
         "Mouse",

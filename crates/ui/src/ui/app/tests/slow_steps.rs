@@ -22,7 +22,7 @@ fn a_step_that_takes_long_says_for_how_long_and_the_time_left_stays() {
     bench.live();
     begin(&mut bench, Phase::Training);
     bench.wait(4_000);
-    assert!(!bench.picture(120, 40).contains("so far"));
+    assert!(!bench.picture(120, 40).contains("s so far"));
     bench.wait(5_000);
     for width in [80, 120] {
         let picture = bench.picture(width, 40);

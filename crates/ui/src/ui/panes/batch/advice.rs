@@ -78,7 +78,7 @@ fn of_finding(held: &OpenRun, all: &[Finding], finding: &Finding, list: &[String
         items.push(item(title, reason(finding), format!("set {settings}")));
     }
     // What failed is in the weights: another rate brings nothing back that they have lost.
-    let back = before(held, finding).filter(|to| live && *to < held.state.step);
+    let back = before(held, finding, |to| live && to < held.state.step);
     if let (Some(to), Status::Fail) = (back, finding.status) {
         let kept = kept(held);
         let title = format!("roll back to {}, then {settings}", grouped(to));
@@ -104,10 +104,10 @@ fn seen(held: &OpenRun, finding: &Finding) -> Option<u64> {
     finding.evidence.0.iter().filter(dated).filter_map(|signal| signal.step).min()
 }
 
-/// The newest checkpoint from before what the finding saw.
-fn before(held: &OpenRun, finding: &Finding) -> Option<u64> {
+/// The newest checkpoint from before what the finding saw, among those that will do.
+fn before(held: &OpenRun, finding: &Finding, will_do: impl Fn(u64) -> bool) -> Option<u64> {
     let seen = seen(held, finding)?;
-    kept(held).into_iter().filter(|step| *step < seen).max()
+    kept(held).into_iter().filter(|step| *step < seen && will_do(*step)).max()
 }
 
 /// The step from which on checkpoints are broken, by the finding itself or another that failed and is about the weights; 0 where
@@ -148,10 +148,11 @@ pub fn starts(held: &OpenRun, all: &[Finding], finding: &Finding, settings: &[St
     }
     let marks = checkpoints(held);
     let last = held.state.head.as_ref().map_or(0, |head| head.max_steps);
+    let leaves_some = |step: u64| last == 0 || step < last;
     let limit = limit(held, all, finding);
     let sound = |step: u64| limit.is_none_or(|broken| step < broken);
-    let open = || marks.iter().rev().filter(|mark| last == 0 || mark.step < last);
-    let before = before(held, finding).filter(|step| (last == 0 || *step < last) && sound(*step));
+    let open = || marks.iter().rev().filter(|mark| leaves_some(mark.step));
+    let before = before(held, finding, |step| leaves_some(step) && sound(step));
     let before = before.map(|step| ("before it", step));
     let good = || open().filter(|mark| sound(mark.step));
     let best = good().find(|mark| mark.best).map(|mark| ("best", mark.step));

@@ -162,7 +162,7 @@ mod tests {
         glance.diagnosis = diagnose(&state);
         status(&mut buffer, area, &state, (&glance, KEYS), &theme);
         let row: String = (0..80).map(|x| buffer[(x, 0)].symbol()).collect();
-        assert!(row.contains("died at step 82; p res"), "{row}");
+        assert!(row.contains("died at step 80; p res"), "{row}");
         assert!(!row.contains("LEARNING"), "{row}");
     }
 

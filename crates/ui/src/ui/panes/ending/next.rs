@@ -173,7 +173,7 @@ impl Ending<'_> {
         let export = format!("llmtui export {name} --to DIR");
         match head.is_some_and(|head| !head.spec["adapter"].is_null()) {
             false if self.state().judges() => next.push(self.by_command("export it", export)),
-            false => next.push(self.by_command("export (HF, GGUF, Ollama)", export)),
+            false => next.push(self.by_command("export: HF, GGUF, Ollama", export)),
             true => {
                 let alone = format!("llmtui export {name} --format peft --to DIR");
                 next.push(self.by_command("export only the adapter", alone));
