@@ -95,9 +95,7 @@ impl Experts {
 fn blocks(keys: &Keys, n_layer: usize) -> Result<(usize, Option<Vec<usize>>), String> {
     let every = keys.size(EVERY)?.unwrap_or(1);
     let dense = keys.numbers(DENSE)?.unwrap_or_default();
-    let has = |layer: usize| {
-        (layer + 1).is_multiple_of(every) && !dense.iter().any(|at| *at == layer as f64)
-    };
+    let has = |layer: usize| (layer + 1).is_multiple_of(every) && !dense.contains(&(layer as f64));
     Ok(MoeConfig::blocks_of(n_layer, has))
 }
 

@@ -235,6 +235,10 @@ impl MixingSpans {
 
 /// The feed-forward part of a block.
 #[derive(Debug, Clone, Copy)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one for each block, and copied as a whole"
+)]
 pub(crate) enum MlpSpans {
     One(FeedForwardSpans),
     Many(ExpertSpans),

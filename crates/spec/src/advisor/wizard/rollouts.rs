@@ -68,8 +68,12 @@ mod tests {
         };
         let (few, why) = steps(39).unwrap();
         let length = spec.rollout_length().unwrap();
-        let own = few - length.cold_start_steps;
-        let passes = own as f64 * length.prompts as f64 / 35.0;
+        let steps_of_own = few - length.cold_start_steps;
+        let passes = RolloutLength {
+            steps: steps_of_own,
+            ..length
+        }
+        .passes(35);
         assert!(
             (15.0..=20.5).contains(&passes),
             "{few} steps, {passes} passes"

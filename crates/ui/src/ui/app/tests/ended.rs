@@ -535,7 +535,7 @@ fn a_reward_model_is_told_to_score_answers_and_not_to_chat() {
     assert!(!picture.contains("3 chat"), "{picture}");
     let last = flowing(&bench.press("r").picture(160, 46));
     assert!(
-        last.contains("train longer llmtui train --resume"),
+        last.contains("train longer") && last.contains("llmtui train --resume"),
         "{last}"
     );
     // Its chat is one with another model, and says so; or with none.

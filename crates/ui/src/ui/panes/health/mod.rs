@@ -469,13 +469,18 @@ mod tests {
         state.step = 2_000;
         let series = state.series.entry(crate::metrics::id::CLIPPED.into()).or_default();
         (1..=300).for_each(|step| series.push(step, 1.0));
-        let picture = drawn(&state, 0, false);
-        let words = picture.replace(['"', '\n'], " ");
-        let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
-        for part in ["band up to 30 % (rule of thumb)", "outside it, and no warning", "raise train.clip_norm."] {
-            assert!(words.contains(part), "{part}: {picture}");
+        for (only_words, parts) in [
+            (false, ["band up to 30 % (rule of thumb)", "outside it, and no warning"]),
+            (true, ["Up to 30 % of the newest steps", "raise train.clip_norm."]),
+        ] {
+            let picture = drawn(&state, 0, only_words);
+            let words = picture.replace(['"', '\n'], " ");
+            let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+            for part in parts {
+                assert!(words.contains(part), "{part}: {picture}");
+            }
+            assert!(!words.contains(" 5 %"), "{picture}");
         }
-        assert!(!words.contains("5 %"), "{picture}");
     }
 
     /// An advice that ends in the middle reads as another one.
