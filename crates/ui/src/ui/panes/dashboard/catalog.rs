@@ -75,7 +75,7 @@ fn own(state: &RunState) -> impl Iterator<Item = &MetricInfo> {
     let built_in = |id: &str| METRICS.iter().any(|metric| metric.id == id);
     before
         .iter()
-        .filter(move |m| !is_machine(&m.id) && !(foreign && built_in(&m.id)))
+        .filter(move |m| !(is_machine(&m.id) || foreign && built_in(&m.id)))
 }
 
 fn is_machine(id: &str) -> bool {
