@@ -50,7 +50,7 @@ impl Scheduler {
     ) {
         loop {
             if let Err(why) = self.begin_next() {
-                return self.is_gone(why, &end);
+                return self.fail_all(why, &end);
             }
             tokio::select! {
                 job = jobs.recv() => match job {
@@ -64,14 +64,15 @@ impl Scheduler {
                         Incoming::Closed(why) => Err(gone(why.as_deref()).what),
                     };
                     if let Err(why) = heard {
-                        return self.is_gone(why, &end);
+                        return self.fail_all(why, &end);
                     }
                 }
             }
         }
     }
 
-    fn is_gone(self, why: String, end: &watch::Sender<Option<String>>) {
+    /// The process is gone: all who wait get the reason.
+    fn fail_all(self, why: String, end: &watch::Sender<Option<String>>) {
         let _ = end.send(Some(why.clone()));
         for reply in self
             .running

@@ -49,10 +49,8 @@ fn rows(parallel: usize, adapters: &[&str]) -> Rows {
                         running.insert(request.id, letters);
                         assert!(running.len() <= parallel, "more than there are rows");
                     }
-                    Command::Cancel { target } => {
-                        if running.remove(&target).is_some() {
-                            say(ended(target, StopReason::Cancelled));
-                        }
+                    Command::Cancel { target } if running.remove(&target).is_some() => {
+                        say(ended(target, StopReason::Cancelled));
                     }
                     _ => {}
                 }
