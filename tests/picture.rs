@@ -26,6 +26,7 @@ const RUN: &str = "runs/2026-11-21-1040-shakespeare-k3qf";
 fn frame() -> Buffer {
     let options = AppOptions {
         runs_dir: "runs".into(),
+        home: None,
         presets: Vec::new(),
         keymap: Keymap::embedded(),
         themes: Themes::embedded(),
