@@ -92,7 +92,7 @@ fn a_printed_import_is_a_spec_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(
         dir.path().join("text.txt"),
-        "to be or not to be ".repeat(500),
+        "to be or not to be ".repeat(5_000),
     )
     .unwrap();
     let lf = "stage: pt\nlearning_rate: 2.0e-4\nmax_steps: 70\nsurprise: 3\n";
@@ -107,6 +107,8 @@ fn a_printed_import_is_a_spec_and_nothing_else() {
         "--dry-run",
         "-s",
         "data.path=text.txt",
+        "-s",
+        "model.seq_len=32",
     ];
     let (code, _, printed) = llmtui(dir.path(), &trial);
     assert_eq!(code, 0, "{printed}");

@@ -30,7 +30,7 @@ CASES = {
     "qwen3_next": (["q_proj", "in_proj_qkvz", "in_proj_ba", "out_proj"], {"in_proj_qkvz": 3}),
 }
 # Of the factors, where another one: states of a delta net add up the rounding of wide changes.
-WIDTH = {"qwen3_5": 0.15, "qwen3_next": 0.15}
+WIDTH = {"qwen3_5": 0.15, "qwen3_next": 0.08}
 
 
 def write(name, targets, ranks):

@@ -321,13 +321,11 @@ impl Subject {
     /// Rows to compare with. A question and its answer have the same words in every format that fits them, so which one is
     /// taken makes no difference; where none has an answer, the questions alone are compared.
     fn compared(&self, path: &str, context: &ReadContext) -> Result<Reference, DataError> {
-        let read = |unit: Option<Unit>| {
-            let subject = Subject {
-                unit,
-                ..self.clone()
-            };
-            reference(path, subject.feed(context)?)
+        let with = |unit| Subject {
+            unit,
+            ..self.clone()
         };
+        let read = |unit| reference(path, with(unit).feed(context)?);
         match self.unit {
             Some(_) => read(self.unit),
             None => read(Some(Unit::Text)).or_else(|error| read(None).map_err(|_| error)),

@@ -42,7 +42,7 @@ impl Ask for Start {
     fn explain(&self, wizard: &Wizard, _: &[Row]) -> Explanation {
         let mut notes = vec![note(
             "Runs here",
-            "From scratch, from a run (its best checkpoint; RUN@STEP is another one), from a Hugging Face model folder of twenty-eight families, from a .gguf file (docs/models.md), or from the hub by its id (org/name, org/name:Q4_K_M) after `llmtui model pull ID`.",
+            "From scratch, from a run (its best checkpoint; RUN@STEP is another one), from a Hugging Face model folder or a .gguf file (docs/models.md lists the families), or from the hub by its id (org/name, org/name:Q4_K_M) after `llmtui model pull ID`.",
         )];
         if wizard.selected() > 0
             && let Some((known, Ok(facts))) = &wizard.model
