@@ -73,12 +73,12 @@ mod tests {
             steps: steps_of_own,
             ..length
         }
-        .passes(35);
+        .passes(38);
         assert!(
             (15.0..=20.5).contains(&passes),
             "{few} steps, {passes} passes"
         );
-        assert!(why.contains("over your 35 prompts"), "{why}");
+        assert!(why.contains("over your 38 prompts"), "{why}");
         assert_eq!(steps(7_000), None, "the preset's are right");
         assert_eq!(steps(1).unwrap().0, FEWEST_TUNING_STEPS);
     }
