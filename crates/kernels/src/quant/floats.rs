@@ -125,20 +125,38 @@ impl Floats {
             Threads::Pool => threads::shares(x.row_count()).min(rows.max(1)),
         };
         let to = threads::Shared(y.as_mut_ptr());
-        let dot = |row: usize, x: &[f32]| match &self.values {
-            Values::F16(values) => dot_f16(&values[row * cols..][..cols], x),
-            Values::Bf16(values) => dot_bf16(&values[row * cols..][..cols], x),
-            Values::F32(_) => 0.0,
+        let bits = match &self.values {
+            Values::F16(values) | Values::Bf16(values) => values.as_slice(),
+            Values::F32(_) => &[],
         };
+        let is_f16 = matches!(self.values, Values::F16(_));
         threads::fan_out(tasks, &|task| {
             for row in rows * task / tasks..rows * (task + 1) / tasks {
-                for i in 0..x.row_count() {
+                let weights = &bits[row * cols..][..cols];
+                let put = |i: usize, sum: f32| {
                     let at = i * width + first + row;
                     let residual = plus.residual.map_or(0.0, |r| r[at]);
                     let bias = plus.bias.map_or(0.0, |b| b[first + row]);
-                    let sum = dot(row, x.row(i));
                     // SAFETY: tasks write disjoint columns within the destination.
                     unsafe { *to.at(at) = sum + residual + bias };
+                };
+                let in_groups = x.row_count() / GROUP * GROUP;
+                for i in (0..in_groups).step_by(GROUP) {
+                    let group = std::array::from_fn(|k| x.row(i + k));
+                    let sums = match is_f16 {
+                        true => group_f16(weights, group),
+                        false => group_bf16(weights, group),
+                    };
+                    for (k, sum) in sums.into_iter().enumerate() {
+                        put(i + k, sum);
+                    }
+                }
+                for i in in_groups..x.row_count() {
+                    let [sum] = match is_f16 {
+                        true => dot_f16(weights, [x.row(i)]),
+                        false => dot_bf16(weights, [x.row(i)]),
+                    };
+                    put(i, sum);
                 }
             }
         });
@@ -201,31 +219,80 @@ multiversion! {
 
 /// Lanes of a sum: enough that addition is not the bottleneck.
 const LANES: usize = 64;
+/// Rows of activations that share one widening of the weights.
+const GROUP: usize = 4;
+/// Lanes at a time of a group, whose sums stay in registers: two of AVX2 for each row.
+const PART: usize = 16;
 
+/// Products of a row of weights and R rows of activations. A lane adds up every 64th element, and lanes are added in halves, so a sum
+/// has the same bits for every R and P.
 #[inline(always)]
-fn dot(weights: &[u16], x: &[f32], widen: impl Fn(u16) -> f32) -> f32 {
-    let mut lanes = [0.0_f32; LANES];
+fn dots<const R: usize, const P: usize>(
+    weights: &[u16],
+    x: [&[f32]; R],
+    widen: impl Fn(u16) -> f32 + Copy,
+) -> [f32; R] {
+    let mut lanes = [[0.0_f32; LANES]; R];
     let (w_blocks, w_rest) = weights.as_chunks::<LANES>();
-    let (x_blocks, x_rest) = x.as_chunks::<LANES>();
-    for (w, x) in w_blocks.iter().zip(x_blocks) {
-        for i in 0..LANES {
-            lanes[i] += widen(w[i]) * x[i];
+    let x = x.map(|x| {
+        let (blocks, rest) = x.as_chunks::<LANES>();
+        (&blocks[..w_blocks.len()], &rest[..w_rest.len()])
+    });
+    for part in (0..LANES).step_by(P) {
+        let mut sums = [[0.0_f32; P]; R];
+        for (at, w) in w_blocks.iter().enumerate() {
+            let w: [f32; P] = std::array::from_fn(|i| widen(w[part + i]));
+            for (sums, (blocks, _)) in sums.iter_mut().zip(&x) {
+                let x = &blocks[at][part..part + P];
+                for i in 0..P {
+                    sums[i] += w[i] * x[i];
+                }
+            }
+        }
+        for (lanes, sums) in lanes.iter_mut().zip(&sums) {
+            lanes[part..part + P].copy_from_slice(sums);
         }
     }
-    for (lane, (w, x)) in lanes.iter_mut().zip(w_rest.iter().zip(x_rest)) {
-        *lane += widen(*w) * x;
+    for (lanes, (_, rest)) in lanes.iter_mut().zip(&x) {
+        for (lane, (w, x)) in lanes.iter_mut().zip(w_rest.iter().zip(*rest)) {
+            *lane += widen(*w) * x;
+        }
     }
-    lanes.iter().sum()
+    lanes.map(in_halves)
+}
+
+#[inline(always)]
+fn in_halves(mut lanes: [f32; LANES]) -> f32 {
+    let mut n = LANES / 2;
+    while n > 0 {
+        for i in 0..n {
+            lanes[i] += lanes[i + n];
+        }
+        n /= 2;
+    }
+    lanes[0]
 }
 
 multiversion! {
-    fn dot_f16(weights: &[u16], x: &[f32]) -> f32 {
-        dot(weights, x, from_f16)
+    fn dot_f16(weights: &[u16], x: [&[f32]; 1]) -> [f32; 1] {
+        dots::<1, LANES>(weights, x, from_f16)
     }
 }
 
 multiversion! {
-    fn dot_bf16(weights: &[u16], x: &[f32]) -> f32 {
-        dot(weights, x, from_bf16)
+    fn dot_bf16(weights: &[u16], x: [&[f32]; 1]) -> [f32; 1] {
+        dots::<1, LANES>(weights, x, from_bf16)
+    }
+}
+
+multiversion! {
+    fn group_f16(weights: &[u16], x: [&[f32]; GROUP]) -> [f32; GROUP] {
+        dots::<GROUP, PART>(weights, x, from_f16)
+    }
+}
+
+multiversion! {
+    fn group_bf16(weights: &[u16], x: [&[f32]; GROUP]) -> [f32; GROUP] {
+        dots::<GROUP, PART>(weights, x, from_bf16)
     }
 }
