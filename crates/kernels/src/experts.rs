@@ -6,8 +6,8 @@
 //! probabilities are the softmax of the logits: with softmax scores the scores themselves, with sigmoid ones only the z-loss needs
 //! them.
 
+use super::gate::{sigmoid, sigmoid_composite};
 use super::math::{exp, max, sum1, sum2};
-use super::row_gate::sigmoid_composite;
 use super::threads;
 use candle_core::{D, DType, Result, Tensor};
 
@@ -165,7 +165,7 @@ pub fn route(router: Router, logits: &[f32], bias: Option<&[f32]>, routing: &mut
             probs.iter_mut().for_each(|p| *p *= share);
             if router.scoring == Scoring::Sigmoid {
                 for (score, &x) in scores.iter_mut().zip(logits) {
-                    *score = 1.0 / (1.0 + exp(-x));
+                    *score = sigmoid(x);
                 }
             }
             rest[0] = top + sum.ln();

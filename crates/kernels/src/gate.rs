@@ -10,7 +10,18 @@ use candle_core::{Result, Tensor};
 /// # Errors
 /// candle's own: shapes or dtypes that do not match.
 pub fn composite(x: &Tensor, gate: &Tensor) -> Result<Tensor> {
-    x * (gate.neg()?.exp()? + 1.0)?.recip()?
+    x * sigmoid_composite(gate)?
+}
+
+/// Where exp(−x) is far from overflow yet: below, its gradient would be 0 · ∞.
+const LOWEST: f64 = -80.0;
+
+/// 1 / (1 + exp(−x)), to its last digits also where it is small; constant below [`LOWEST`], where it is less than 1e-34.
+///
+/// # Errors
+/// candle's own.
+pub fn sigmoid_composite(x: &Tensor) -> Result<Tensor> {
+    (x.maximum(LOWEST)?.neg()?.exp()? + 1.0)?.recip()
 }
 
 /// FLOPs per element, for choosing the thread count.
@@ -38,7 +49,7 @@ pub fn backward(width: usize, [x, gate, dy]: [&[f32]; 3], dx: &mut [f32], dgate:
 }
 
 #[inline(always)]
-fn sigmoid(x: f32) -> f32 {
+pub(super) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
@@ -72,7 +83,9 @@ mod tests {
         for (rows, width) in [(1, 1), (7, 5), (300, 33)] {
             let n = rows * width;
             let [x, gate, dy] = [0, 1, 2].map(|seed| normal(n, seed));
-            let gate: Vec<f32> = gate.iter().map(|x| 4.0 * x).collect();
+            let mut gate: Vec<f32> = gate.iter().map(|x| 4.0 * x).collect();
+            // Where exp(−x) is ∞, also in f64: the gradient was not a number.
+            gate[0] = -800.0;
             let (lx, lgate) = (leaf(&x, &[n]), leaf(&gate, &[n]));
             let (exact, grads) = oracle(&[&lx, &lgate], &dy, || composite(&lx, &lgate));
             let [mut y, mut dx, mut dgate] = [(); 3].map(|()| vec![f32::NAN; n]);

@@ -1,6 +1,7 @@
 //! A gate for each row: x · sigmoid(score), as on the output of a shared expert (Qwen2-MoE, arXiv 2407.10671).
 
-use super::math::{exp, sum2};
+use super::gate::{sigmoid, sigmoid_composite};
+use super::math::sum2;
 use super::threads;
 use candle_core::{Result, Tensor};
 
@@ -10,18 +11,6 @@ use candle_core::{Result, Tensor};
 /// candle's own: shapes or dtypes that do not match.
 pub fn composite(x: &Tensor, scores: &Tensor) -> Result<Tensor> {
     x.broadcast_mul(&sigmoid_composite(scores)?)
-}
-
-/// Where exp(−x) is far from overflow yet: below, its gradient would be 0 · ∞.
-const LOWEST: f64 = -80.0;
-
-/// 1 / (1 + exp(−x)), to its last digits also where it is small; constant below [`LOWEST`], where it is less than 1e-34.
-pub(super) fn sigmoid_composite(x: &Tensor) -> Result<Tensor> {
-    (x.maximum(LOWEST)?.neg()?.exp()? + 1.0)?.recip()
-}
-
-fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + exp(-x))
 }
 
 /// `y` (N, D) = `residual` + sigmoid(`scores`) · `x`, row by row.

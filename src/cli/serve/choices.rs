@@ -118,8 +118,8 @@ impl Server {
         let accepted = Arc::new(accepted);
         let mut parts = self.parts(&accepted);
         let first = match parts.next().await {
-            Some((index, Ok(first), used)) => (index, Ok(first), used),
             Some((_, Err(failed), _)) => return failed.response(),
+            Some(first) => first,
             None => return Failed::Slow.response(),
         };
         let parts = stream::iter([first]).chain(parts).boxed();

@@ -85,15 +85,11 @@ impl Scheduler {
 
     /// Asks for the jobs that have a row. One with another adapter waits until the rows are empty, and those behind it wait as well.
     fn begin_next(&mut self) -> Result<(), String> {
+        // Nobody waits for those any more; the adapter of the first may be on its way.
+        if self.switching.is_none() {
+            self.waiting.retain(|(_, reply)| !reply.is_unread());
+        }
         while self.switching.is_none() && self.running.len() < self.parallel {
-            // Nobody waits for those any more.
-            while self
-                .waiting
-                .front()
-                .is_some_and(|(_, reply)| reply.is_unread())
-            {
-                self.waiting.pop_front();
-            }
             let Some((job, _)) = self.waiting.front() else {
                 return Ok(());
             };

@@ -72,8 +72,8 @@ impl Subject<'_> {
     }
 }
 
-/// Bytes of keys and values, and of states, of texts that are decoded together, each with space for `tokens`. Chat's copies of
-/// the states of its one text, up to three, come on top.
+/// Bytes of keys and values, and of states, of texts that are decoded together, each with space for `tokens`. Copies of
+/// states are not counted: `Model::context_bytes` does, for inference.
 pub fn cache(of: Subject, (texts, tokens): (usize, usize)) -> u64 {
     let shape = KvShape {
         heads: of.shape.heads(),

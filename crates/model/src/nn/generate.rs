@@ -303,7 +303,7 @@ struct Text {
     window: Vec<u32>,
     /// The cached tokens of the window.
     read: usize,
-    /// The earlier text with the same prompt, until that is prefilled.
+    /// The text with the same prompt that is prefilled, until it is.
     same_as: Option<usize>,
     new: Vec<u32>,
     sampler: Sampler,

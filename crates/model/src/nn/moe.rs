@@ -1,5 +1,6 @@
 //! Mixture of experts, as said in a spec: a router sends each token to a few of many feed-forward blocks.
 
+use super::mixer::MAX_BLOCKS;
 use crate::kernels::experts::{self, Router};
 use serde::{Deserialize, Serialize};
 
@@ -56,9 +57,6 @@ pub struct MoeConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dense_blocks: Option<Vec<usize>>,
 }
-
-/// Above the limit of `n_layer`.
-const MAX_BLOCKS: usize = 1024;
 
 /// How a router's logits become scores.
 #[derive(
@@ -162,7 +160,8 @@ impl MoeConfig {
             let mut blocks = has_experts.iter().enumerate();
             blocks.all(|(layer, has)| *has == (layer + 1).is_multiple_of(every))
         };
-        match (1..=has_experts.len()).find(|every| follows(*every)) {
+        let first = has_experts.iter().position(|has| *has);
+        match first.map(|first| first + 1).filter(|every| follows(*every)) {
             Some(every) => (every, None),
             None => {
                 let dense = (0..has_experts.len()).filter(|layer| !has_experts[*layer]);

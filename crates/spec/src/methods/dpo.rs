@@ -6,9 +6,7 @@
 //! higher β keeps the policy closer to the reference.
 
 use super::preference::{self, NLL_LOSS, PAIRS, ReferenceChoice};
-use super::{
-    Criterion, Knob, LossMask, Needs, REFERENCE_LOGP, ScoredBatch, knob, log_sigmoid, sigmoid,
-};
+use super::{Criterion, Knob, LossMask, Needs, REFERENCE_LOGP, ScoredBatch, log_sigmoid, sigmoid};
 use crate::base::registry::Entry;
 use crate::data::Unit;
 use crate::metrics::{Metric, Readings};
@@ -169,12 +167,7 @@ pub(super) fn smoothed(x: &Tensor, epsilon: f64) -> Result<Tensor> {
 
 impl super::Method for Config {
     fn knobs(&self) -> &'static [Knob] {
-        const OWN: &[Knob] = &[knob(
-            "method.*.beta",
-            "0.05 to 0.5; 0.1 is usual",
-            "higher keeps the model closer to its reference, and it learns less from the pairs",
-        )];
-        OWN
+        preference::KNOBS
     }
 
     fn needs(&self) -> Needs {

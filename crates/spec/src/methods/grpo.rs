@@ -8,9 +8,7 @@ use super::policy::{
     self, ADVANTAGE, ANSWER_LIMIT, Aggregation, Kl, OLD_LOGP, OnPolicy, RatioLevel,
     TOKEN_REFERENCE, centred, of_row, scale_rows,
 };
-use super::{
-    Batch, Criterion, Knob, LossMask, Needs, Normalizer, ReferenceChoice, ScoredBatch, knob,
-};
+use super::{Batch, Criterion, Knob, LossMask, Needs, Normalizer, ReferenceChoice, ScoredBatch};
 use crate::base::registry::Entry;
 use crate::base::stats::sample_std;
 use crate::data::Unit;
@@ -145,12 +143,7 @@ impl OnPolicy for Config {
 
 impl super::Method for Config {
     fn knobs(&self) -> &'static [Knob] {
-        const OWN: &[Knob] = &[knob(
-            "method.*.beta",
-            "0 to 0.1; 0 for verified answers",
-            "the price of leaving the reference model; 0 needs none and drifts more, which rewards that can be exploited allow",
-        )];
-        OWN
+        policy::KNOBS
     }
 
     fn needs(&self) -> Needs {

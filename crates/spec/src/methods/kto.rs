@@ -8,8 +8,7 @@
 
 use super::preference::{self, PAIRS, ReferenceChoice};
 use super::{
-    BASELINE, Criterion, Knob, LossMask, Needs, Normalizer, REFERENCE_LOGP, ScoredBatch, knob,
-    sigmoid,
+    BASELINE, Criterion, Knob, LossMask, Needs, Normalizer, REFERENCE_LOGP, ScoredBatch, sigmoid,
 };
 use crate::base::registry::Entry;
 use crate::data::{LABEL, Unit};
@@ -63,12 +62,7 @@ const READINGS: &[Metric] = &{
 
 impl super::Method for Config {
     fn knobs(&self) -> &'static [Knob] {
-        const OWN: &[Knob] = &[knob(
-            "method.*.beta",
-            "0.05 to 0.5; 0.1 is usual",
-            "higher keeps the model closer to its reference, and it learns less from the marks",
-        )];
-        OWN
+        preference::KNOBS
     }
 
     fn needs(&self) -> Needs {

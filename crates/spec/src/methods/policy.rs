@@ -4,7 +4,7 @@
 //! Answers that are fresh were written by the very weights that learn from them, so the ratio is 1: the gradient of the
 //! clipped surrogate is then that of −A · logp, which is linear in log-probabilities.
 
-use super::{Metric, ScoredBatch};
+use super::{Knob, Metric, ScoredBatch, knob};
 use crate::data::Batch;
 use crate::metrics::{Direction, Readings, Repeatable, id, metric};
 use candle_core::{Result, Tensor, bail};
@@ -136,6 +136,13 @@ pub fn readings(has_reference: bool) -> &'static [Metric] {
 
 #[rustfmt::skip]
 pub const READ_KL: Metric = metric(id::KL, "KL to the reference", "nats", Neutral, Yes, "mean over answer tokens, by the method's estimator; log pi - log pi_ref where it is charged to the reward (TRL)");
+
+/// What the wizard asks for where a reference model is optional.
+pub const KNOBS: &[Knob] = &[knob(
+    "method.*.beta",
+    "0 to 0.1; 0 for verified answers",
+    "the price of leaving the reference model; 0 needs none and drifts more, which rewards that can be exploited allow",
+)];
 
 #[rustfmt::skip]
 pub const READINGS: &[Metric] = &[

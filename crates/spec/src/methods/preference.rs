@@ -1,6 +1,6 @@
 //! Shared by methods on pairs: their readings, named as in TRL, and the criterion of their best checkpoint.
 
-use super::{Criterion, ScoredBatch, read};
+use super::{Criterion, Knob, ScoredBatch, knob, read};
 use crate::metrics::{Direction, Metric, Readings, Repeatable, id, metric};
 use candle_core::{Result, Tensor};
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,13 @@ pub enum ReferenceChoice {
     /// Every sequence is scored once before the first step: no second copy and no further passes.
     Precomputed,
 }
+
+/// What the wizard asks for where a reference model holds back.
+pub(super) const KNOBS: &[Knob] = &[knob(
+    "method.*.beta",
+    "0.05 to 0.5; 0.1 is usual",
+    "higher keeps the model closer to its reference, and it learns less from the data",
+)];
 
 /// Readings of every method that learns from pairs. The implicit reward of an answer is β times what the method compares:
 /// log-ratios to the reference, or log-probabilities where there is none.

@@ -5,9 +5,7 @@
 //! L = −mean_i min(ρ_i A_i, clip(ρ_i, 1 − ε, 1 + ε) A_i), ρ_i = π/π_old of the whole answer.
 
 use super::policy::{self, ADVANTAGE, OLD_LOGP, OnPolicy, centred, of_row, scale_rows};
-use super::{
-    Batch, Criterion, Knob, LossMask, Needs, Normalizer, ReferenceChoice, ScoredBatch, knob,
-};
+use super::{Batch, Criterion, Knob, LossMask, Needs, Normalizer, ReferenceChoice, ScoredBatch};
 use crate::base::registry::Entry;
 use crate::base::stats::sample_std;
 use crate::data::Unit;
@@ -76,12 +74,7 @@ impl OnPolicy for Config {
 
 impl super::Method for Config {
     fn knobs(&self) -> &'static [Knob] {
-        const OWN: &[Knob] = &[knob(
-            "method.*.beta",
-            "0 to 0.1; 0 for verified answers",
-            "the price of leaving the reference model; 0 needs none and drifts more, which rewards that can be exploited allow",
-        )];
-        OWN
+        policy::KNOBS
     }
 
     fn needs(&self) -> Needs {

@@ -6,7 +6,7 @@ mod scan;
 
 use super::{Answer, Reward, right_answer};
 use crate::base::registry::Entry;
-use latex::{braced, plain, without_amounts};
+use latex::{boxed, braced, plain};
 use scan::{Number, numbers, only_number};
 use serde::{Deserialize, Serialize};
 
@@ -144,13 +144,7 @@ fn one_number(marked: &Marked) -> Option<Number> {
     match marked {
         Marked::Behind(said) => numbers(&plain(said)).next(),
         Marked::Boxed(said) => {
-            // Words that begin with a number are the answer only where no other number is: `\text{12 cm}`, not `\text{2 roots, sum }5`.
-            let bare = without_amounts(said);
-            let result = bare.rsplit('=').next().unwrap_or_default();
-            let said = match result.contains(|c: char| c.is_ascii_digit()) {
-                true => bare,
-                false => plain(said),
-            };
+            let said = boxed(said);
             let Some((left, right)) = said.rsplit_once('=') else {
                 return only_number(&said);
             };

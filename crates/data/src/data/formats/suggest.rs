@@ -33,7 +33,7 @@ const ASKED: &[&str] = &[
     "问题",
     "指令",
     "質問",
-    "質问",
+    "問題",
     "질문",
 ];
 const ANSWERED: &[&str] = &[

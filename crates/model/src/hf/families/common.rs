@@ -9,8 +9,6 @@ use crate::nn::{AttentionBias, ModelConfig};
 use serde_json::{Value, json};
 
 const KV_HEADS: &str = "num_key_value_heads";
-/// Blocks that a list is made for where a file has none: more are refused, as are far fewer.
-pub const MAX_BLOCKS: usize = 1 << 16;
 
 /// Defaults for absent keys: those of transformers' config classes.
 #[derive(Debug, Clone, Copy)]

@@ -1,4 +1,4 @@
-//! The keys of experts in Qwen's families, and experts in files that hold all of a block in one tensor.
+//! The keys of experts in several families, and experts in files that hold all of a block in one tensor.
 
 use super::super::keys::Keys;
 use super::super::tensors::DiskTensor;
@@ -88,6 +88,33 @@ impl Experts {
             value[EVERY] = json!(moe.every);
             value[DENSE] = json!(moe.dense_blocks.clone().unwrap_or_default());
         }
+    }
+}
+
+/// The experts of Mixtral and Granite: in every block, of the width of the model's feed-forward blocks. A softmax of the chosen logits
+/// alone is that of all, normalized.
+///
+/// # Errors
+/// A key of another type.
+pub fn everywhere(keys: &Keys, config: &ModelConfig) -> Result<MoeConfig, String> {
+    Ok(MoeConfig {
+        n_expert: keys.size("num_local_experts")?.unwrap_or(8),
+        top_k: keys.size("num_experts_per_tok")?.unwrap_or(2),
+        d_ff: config.d_ff,
+        norm_topk: true,
+        aux_loss_coef: keys.number("router_aux_loss_coef")?.unwrap_or(0.001),
+        z_loss_coef: 0.0,
+        ..MoeConfig::default()
+    })
+}
+
+/// Their keys for a canonical config.
+pub fn write_everywhere(config: &ModelConfig, value: &mut Value) {
+    if let Some(moe) = &config.moe {
+        value["num_local_experts"] = json!(moe.n_expert);
+        value["num_experts_per_tok"] = json!(moe.top_k);
+        value["intermediate_size"] = json!(moe.d_ff);
+        value["router_aux_loss_coef"] = json!(moe.aux_loss_coef);
     }
 }
 

@@ -3,10 +3,10 @@
 use super::super::keys::Keys;
 use super::super::tensors::DiskTensor;
 use super::common::{self, Defaults};
-use super::experts::stacked;
+use super::experts::{everywhere, stacked, write_everywhere};
 use super::family::{Family, one_by_one};
 use super::granite::{scaled, write_scales};
-use crate::nn::{AttentionBias, ModelConfig, MoeConfig, ParamInfo};
+use crate::nn::{AttentionBias, ModelConfig, ParamInfo};
 use serde_json::{Value, json};
 
 pub struct GraniteMoe;
@@ -34,19 +34,9 @@ impl Family for GraniteMoe {
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
         common::silu(keys)?;
         let config = scaled(DEFAULTS.read(keys)?, keys)?;
-        let moe = MoeConfig {
-            n_expert: keys.size("num_local_experts")?.unwrap_or(8),
-            top_k: keys.size("num_experts_per_tok")?.unwrap_or(2),
-            d_ff: config.d_ff,
-            // A softmax of the chosen logits alone is the same.
-            norm_topk: true,
-            aux_loss_coef: keys.number("router_aux_loss_coef")?.unwrap_or(0.001),
-            z_loss_coef: 0.0,
-            ..MoeConfig::default()
-        };
         Ok(ModelConfig {
             attention_bias: common::attention_bias(keys)?,
-            moe: Some(moe),
+            moe: Some(everywhere(keys, &config)?),
             ..config
         })
     }
@@ -55,12 +45,7 @@ impl Family for GraniteMoe {
         let mut value = DEFAULTS.write(config);
         write_scales(config, &mut value);
         value["attention_bias"] = json!(config.attention_biases() == AttentionBias::All);
-        if let Some(moe) = &config.moe {
-            value["num_local_experts"] = json!(moe.n_expert);
-            value["num_experts_per_tok"] = json!(moe.top_k);
-            value["intermediate_size"] = json!(moe.d_ff);
-            value["router_aux_loss_coef"] = json!(moe.aux_loss_coef);
-        }
+        write_everywhere(config, &mut value);
         value
     }
 

@@ -6,7 +6,7 @@ use super::super::tensors::DiskTensor;
 use super::common::{self, Defaults};
 use super::family::{Family, one_by_one};
 use super::rope::{self, Rope};
-use crate::nn::mixer::{MixerConfig, ShortConvConfig, attention_keys};
+use crate::nn::mixer::{MAX_BLOCKS, MixerConfig, ShortConvConfig, attention_keys};
 use crate::nn::mlp::MlpConfig;
 use crate::nn::norm::{NormConfig, RmsNormConfig};
 use crate::nn::position::PositionConfig;
@@ -213,7 +213,7 @@ fn attention(keys: &Keys, n_layer: usize) -> Result<Vec<bool>, String> {
             Some(numbers) => numbers.contains(&(layer as f64)),
             None => true,
         };
-        return Ok((0..n_layer.min(common::MAX_BLOCKS)).map(has).collect());
+        return Ok((0..n_layer.min(MAX_BLOCKS)).map(has).collect());
     };
     common::one_per_block(&types, n_layer, &[FULL, CONV])?;
     Ok(types.iter().map(|word| *word == FULL).collect())

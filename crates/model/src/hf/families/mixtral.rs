@@ -2,10 +2,10 @@
 
 use super::super::keys::Keys;
 use super::common::{self, Defaults};
+use super::experts::{everywhere, write_everywhere};
 use super::family::Family;
 use super::rope::Rope;
 use crate::nn::ModelConfig;
-use crate::nn::MoeConfig;
 use serde_json::{Value, json};
 
 pub struct Mixtral;
@@ -39,19 +39,9 @@ impl Family for Mixtral {
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
         common::silu(keys)?;
         let config = DEFAULTS.read(keys)?;
-        let moe = MoeConfig {
-            n_expert: keys.size("num_local_experts")?.unwrap_or(8),
-            top_k: keys.size("num_experts_per_tok")?.unwrap_or(2),
-            d_ff: config.d_ff,
-            norm_topk: true,
-            aux_loss_coef: keys.number("router_aux_loss_coef")?.unwrap_or(0.001),
-            z_loss_coef: 0.0,
-            every: 1,
-            ..MoeConfig::default()
-        };
         Ok(ModelConfig {
             sliding_window: keys.size("sliding_window")?,
-            moe: Some(moe),
+            moe: Some(everywhere(keys, &config)?),
             ..config
         })
     }
@@ -59,12 +49,7 @@ impl Family for Mixtral {
     fn write(&self, config: &ModelConfig) -> Value {
         let mut value = DEFAULTS.write(config);
         value["sliding_window"] = json!(config.sliding_window);
-        if let Some(moe) = &config.moe {
-            value["num_local_experts"] = json!(moe.n_expert);
-            value["num_experts_per_tok"] = json!(moe.top_k);
-            value["intermediate_size"] = json!(moe.d_ff);
-            value["router_aux_loss_coef"] = json!(moe.aux_loss_coef);
-        }
+        write_everywhere(config, &mut value);
         value
     }
 

@@ -6,7 +6,7 @@ use super::super::tensors::DiskTensor;
 use super::common::{self, Defaults, GainConvention};
 use super::family::{Family, one_by_one};
 use super::rope::Rope;
-use crate::nn::mixer::{GatedDeltaNetConfig, MixerConfig, attention_keys};
+use crate::nn::mixer::{GatedDeltaNetConfig, MAX_BLOCKS, MixerConfig, attention_keys};
 use crate::nn::{AttentionBias, ModelConfig, ParamInfo};
 use serde_json::{Value, json};
 
@@ -188,7 +188,7 @@ fn attention(keys: &Keys, n_layer: usize) -> Result<Vec<bool>, String> {
     let every = keys.size("full_attention_interval")?.unwrap_or(EVERY);
     let Some(types) = keys.words("layer_types")? else {
         let has = |layer: usize| (layer + 1).is_multiple_of(every);
-        return Ok((0..n_layer.min(common::MAX_BLOCKS)).map(has).collect());
+        return Ok((0..n_layer.min(MAX_BLOCKS)).map(has).collect());
     };
     common::one_per_block(&types, n_layer, &[FULL, LINEAR])?;
     Ok(types.iter().map(|word| *word == FULL).collect())

@@ -4,7 +4,7 @@
 use super::common::{self, KV_HEADS, RMS_EPS, count};
 use super::{Architecture, Keys, OwnKeys, Seen};
 use crate::gguf::{Array, Value};
-use crate::nn::mixer::{MixerConfig, ShortConvConfig, attention_keys};
+use crate::nn::mixer::{MAX_BLOCKS, MixerConfig, ShortConvConfig, attention_keys};
 use crate::nn::{AttentionBias, Balancing, ModelConfig, ModelShape, MoeConfig, Scoring};
 
 pub struct Lfm2 {
@@ -171,6 +171,3 @@ impl Lfm2 {
         }))
     }
 }
-
-/// Blocks that a list is made for where the file has one number: more are refused for want of tensors.
-const MAX_BLOCKS: usize = 1 << 16;

@@ -5,7 +5,7 @@
 use super::common::{self, RMS_EPS, count};
 use super::{Architecture, Keys, OwnKeys, Seen};
 use crate::gguf::{Array, Value};
-use crate::nn::mixer::{GatedDeltaNetConfig, MixerConfig, attention_keys};
+use crate::nn::mixer::{GatedDeltaNetConfig, MAX_BLOCKS, MixerConfig, attention_keys};
 use crate::nn::mlp::MlpConfig;
 use crate::nn::norm::NormConfig;
 use crate::nn::{AttentionBias, ModelConfig, ModelShape, MoeConfig, NormPlacement, QkNormOver};
@@ -200,6 +200,3 @@ impl Architecture for Qwen35 {
         block.is_some_and(|block| block >= n_layer)
     }
 }
-
-/// Blocks that a list is made for where the file has none: more are refused for want of tensors.
-const MAX_BLOCKS: usize = 1 << 16;

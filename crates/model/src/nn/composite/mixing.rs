@@ -33,11 +33,6 @@ pub(super) struct BlockPast {
     state: Option<Tensor>,
 }
 
-/// 1 / (1 + exp(−x)).
-fn sigmoid(x: &Tensor) -> Result<Tensor> {
-    (x.neg()?.exp()? + 1.0)?.recip()
-}
-
 /// log(1 + exp(x)), without overflow.
 fn softplus(x: &Tensor) -> Result<Tensor> {
     x.relu()? + (x.abs()?.neg()?.exp()? + 1.0)?.log()?
@@ -196,7 +191,7 @@ impl Decoder<'_> {
         let v = qkv
             .narrow(D::Minus1, 2 * net.keys(), values)?
             .reshape(per_head)?;
-        let beta = sigmoid(&b?)?;
+        let beta = gate::sigmoid_composite(&b?)?;
         let steps = softplus(&a?.broadcast_add(self.leaves.get(spans.dt_bias)?)?)?;
         let keep = steps
             .broadcast_mul(&self.leaves.get(spans.a_log)?.exp()?)?

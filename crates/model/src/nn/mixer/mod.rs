@@ -6,7 +6,7 @@ mod pattern;
 mod short_conv;
 
 pub use gated_delta_net::Config as GatedDeltaNetConfig;
-pub use pattern::attention_keys;
+pub use pattern::{MAX_BLOCKS, attention_keys};
 pub use short_conv::Config as ShortConvConfig;
 
 /// The interface of token mixers.

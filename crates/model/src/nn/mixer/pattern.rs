@@ -1,5 +1,8 @@
 //! Which blocks have attention, in the two forms of a config.
 
+/// Blocks that a list is made for where a file has none: more are refused, as are far fewer.
+pub const MAX_BLOCKS: usize = 1 << 16;
+
 /// How a config says which blocks have attention: (attention_every, attention_blocks), the second where they are not every n-th.
 /// Neither if all blocks have it, or none.
 pub fn attention_keys(has_attention: &[bool]) -> (Option<usize>, Option<Vec<usize>>) {

@@ -25,9 +25,15 @@ pub(super) fn plain(text: &str) -> String {
     read(text, true)
 }
 
-/// The same, but of words none that begin with a number: `\text{2 roots, sum }5` is 5.
-pub(super) fn without_amounts(text: &str) -> String {
-    read(text, false)
+/// The same of what is in a box. Words that begin with a number are the answer only where no other number is: `\text{12 cm}`, but
+/// `\text{2 roots, sum }5` is 5.
+pub(super) fn boxed(text: &str) -> String {
+    let bare = read(text, false);
+    let result = bare.rsplit('=').next().unwrap_or_default();
+    match result.contains(|c: char| c.is_ascii_digit()) {
+        true => bare,
+        false => plain(text),
+    }
 }
 
 fn read(text: &str, amounts: bool) -> String {

@@ -111,7 +111,7 @@ fn last_in_queue(store: &Store, own: Option<&Path>) -> Option<Live> {
     let held = store.held.as_ref();
     let path_of = |held: &OpenRun| held.path.clone();
     let over = held
-        .filter(|held| held.state.finished.is_some())
+        .filter(|held| held.state.finished.is_some() || held.state.orphaned)
         .and_then(path_of);
     let on_screen = held.filter(|held| held.live()).and_then(|held| {
         let path = path_of(held)?;

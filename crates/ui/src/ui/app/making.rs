@@ -14,14 +14,16 @@ impl App {
     pub(super) fn wizard_ready(&mut self, context: Context, answers: Answers) {
         let wizard = Wizard::new(context, answers);
         let screen = WizardScreen::new(wizard, self.slots.take());
-        self.overlays.push(Box::new(screen));
+        self.open(Box::new(screen));
         self.ask_draw();
     }
 
     pub(super) fn editor_ready(&mut self, draft: Result<Box<Draft>, String>) {
         self.ask_draw();
         match draft {
-            Ok(draft) => self.overlays.push(Box::new(Editor::new(*draft))),
+            Ok(draft) => {
+                self.open(Box::new(Editor::new(*draft)));
+            }
             Err(why) => self.toast(Level::Bad, &why),
         }
     }

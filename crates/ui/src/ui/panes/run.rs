@@ -4,10 +4,9 @@
 mod tune;
 mod undo;
 
-use super::dashboard::Dashboard;
+use super::dashboard::{Dashboard, crashed};
 use super::ending::Ending;
 use super::{Pane, PaneContext, PaneEntry, SPIN};
-use crate::base::human;
 use crate::base::sampling::Sampling;
 use crate::base::text::sanitize;
 use crate::diagnosis::diagnose;
@@ -203,15 +202,7 @@ fn no_ending(held: &OpenRun, keymap: &Keymap) -> Option<String> {
         return Some(keymap.fill("not started yet: {pause} starts it"));
     }
     // Its engine wrote no end.
-    let at = human::grouped(held.state.step);
-    let on = match held.state.checkpoints.last() {
-        Some(kept) => format!(
-            "{{pause}} resumes it from step {}",
-            human::grouped(kept.step)
-        ),
-        None => "no checkpoint was saved, {pause} restarts it".into(),
-    };
-    Some(keymap.fill(&format!("this run crashed at step {at}: {on}")))
+    Some(format!("this run {}", crashed(&held.state, keymap)))
 }
 
 /// Opens the stage of the run's pipeline that trains now.
@@ -581,7 +572,7 @@ impl Pane for RunPane {
                 self.dashboard.waiting = held.waiting(theme.glyphs().ellipsis);
                 let stage = held.stage.as_ref();
                 self.dashboard.stage = stage.map(|s| (s.place(), s.next_words()));
-                self.dashboard.resume_key = context.keymap.label(Action::Pause);
+                self.dashboard.crashed = state.orphaned.then(|| crashed(state, context.keymap));
                 self.dashboard.health_key = context.keymap.label(Action::Open(&health::ENTRY));
                 self.dashboard.draw(frame, area, state, theme, store.now);
                 context.hits.add(area, Target::Pane);

@@ -338,7 +338,10 @@ impl Shell {
     fn done(&mut self, done: JobResult) {
         match done {
             JobResult::Msg(msg) => self.update(msg),
-            JobResult::Linked(slot, linked) => self.linked(slot, linked),
+            JobResult::Linked(slot, linked) => {
+                self.follow(slot, &linked);
+                self.linked(slot, linked);
+            }
             JobResult::Stages(slot, dir, linked) => {
                 let run = dir.running().unwrap_or_default();
                 self.pipeline = Some(Followed::new(dir, slot, run));
@@ -347,13 +350,18 @@ impl Shell {
         }
     }
 
-    fn linked(&mut self, slot: Slot, linked: Linked) {
-        if let Ok((opened, _)) = &linked
+    /// The pipeline of a stage that trains; not where somebody has left its run before it was there.
+    fn follow(&mut self, slot: Slot, linked: &Linked) {
+        if let Ok((opened, _)) = linked
             && opened.stage.is_some()
+            && self.app.run_slot() == Some(slot)
             && let Some(followed) = Followed::of(&opened.path, slot, &self.place.runs_dir)
         {
             self.pipeline = Some(followed);
         }
+    }
+
+    fn linked(&mut self, slot: Slot, linked: Linked) {
         let result = linked.map(|(opened, link)| {
             self.links.push((slot, link));
             opened

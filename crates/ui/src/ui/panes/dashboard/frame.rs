@@ -294,11 +294,8 @@ impl Dashboard {
             );
         }
         if let Some(row) = plan.status {
-            let keys = status::Keys {
-                health: &self.health_key,
-                resume: &self.resume_key,
-            };
-            status::status(buffer, row, state, (&self.glance, keys), theme);
+            let about = (&self.glance, &*self.health_key, self.crashed.as_deref());
+            status::status(buffer, row, state, about, theme);
         }
         // The last line of the log would be the error once more.
         if let Some(row) = plan

@@ -12,6 +12,8 @@ mod status;
 mod strips;
 mod vitals;
 
+pub use status::crashed;
+
 use crate::base::clock::UnixMillis;
 use crate::plan::measured::Place;
 use crate::run::RunState;
@@ -73,8 +75,8 @@ pub struct Dashboard {
     pub stage: Option<(String, Option<String>)>,
     /// What opens the pane with the warnings; empty where nothing does.
     pub health_key: String,
-    /// What resumes a run whose engine died.
-    pub resume_key: String,
+    /// That the run has no engine, and what resumes it.
+    pub crashed: Option<String>,
     selected: usize,
     /// The selection is shown only after somebody selected.
     selecting: bool,
@@ -108,7 +110,7 @@ impl Default for Dashboard {
             waiting: None,
             stage: None,
             health_key: String::new(),
-            resume_key: String::new(),
+            crashed: None,
             selected: 0,
             selecting: false,
             full: false,

@@ -7,6 +7,7 @@ use crate::base::finding::Status;
 use crate::base::human;
 use crate::diagnosis::{Diagnosis, Verdict};
 use crate::run::RunState;
+use crate::ui::keymap::Keymap;
 use crate::ui::layout::cut;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::finding;
@@ -15,20 +16,13 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
-/// Keys that the line names.
-#[derive(Debug, Clone, Copy)]
-pub struct Keys<'a> {
-    /// It opens the pane with the warnings.
-    pub health: &'a str,
-    pub resume: &'a str,
-}
-
-/// The one line on how the run does: its result, or its verdict.
+/// The one line on how the run does: its result, or its verdict. `health_key` opens the pane with the warnings; `crashed` says that
+/// the run has no engine, and what resumes it.
 pub fn status(
     buffer: &mut Buffer,
     area: Rect,
     state: &RunState,
-    (glance, keys): (&Glance, Keys<'_>),
+    (glance, health_key, crashed): (&Glance, &str, Option<&str>),
     theme: &Theme,
 ) {
     let diagnosis = &glance.diagnosis;
@@ -38,14 +32,17 @@ pub fn status(
             strips::result_line(state, finish, diagnosis, theme)
         }
         // What it had learned by then is no comfort: nobody trains it.
-        None if state.orphaned => died(state, keys.resume, theme),
+        None if let Some(crashed) = crashed => vec![
+            finding::mark(Status::Fail, theme),
+            word(format!(" {crashed}"), Meaning::Bad),
+        ],
         _ if diagnosis.verdict.status() <= Status::Warn => verdict(diagnosis, theme),
         // What another program made of it lies elsewhere; how it went is known.
         Some(finish) if state.is_foreign() && finish.message.is_empty() => {
             verdict(diagnosis, theme)
         }
         Some(finish) => strips::result_line(state, finish, diagnosis, theme),
-        None => going(state, diagnosis, (max.into(), keys.health), theme),
+        None => going(state, diagnosis, (max.into(), health_key), theme),
     };
     let end = text::draw(buffer, area.x + 1, area.y, max, &words, theme);
     let machine = machine::machine_line(state);
@@ -59,18 +56,17 @@ pub fn status(
     );
 }
 
-/// `✗ its engine died at step 82; p resumes it from step 50`
-fn died(state: &RunState, resume: &str, theme: &Theme) -> Vec<Word> {
+/// Of a run whose engine wrote no end: `crashed at step 82: p resumes it from step 50`
+pub fn crashed(state: &RunState, keymap: &Keymap) -> String {
     let at = human::grouped(state.step);
-    let how = match state.checkpoints.last() {
-        Some(kept) => format!("resumes it from step {}", human::grouped(kept.step)),
-        None => "restarts it: no checkpoint was saved".into(),
+    let on = match state.checkpoints.last() {
+        Some(kept) => format!(
+            "{{pause}} resumes it from step {}",
+            human::grouped(kept.step)
+        ),
+        None => "no checkpoint was saved, {pause} restarts it".into(),
     };
-    let words = format!(" its engine died at step {at}; {resume} {how}");
-    vec![
-        finding::mark(Status::Fail, theme),
-        word(words, Meaning::Bad),
-    ]
+    keymap.fill(&format!("crashed at step {at}: {on}"))
 }
 
 /// How a run that is not over does: its verdict, and how many warnings there are beside it.
@@ -146,11 +142,6 @@ mod tests {
     use crate::base::finding::Finding;
     use crate::diagnosis::diagnose;
 
-    const KEYS: Keys<'_> = Keys {
-        health: "9",
-        resume: "p",
-    };
-
     /// `✓ LEARNING ✗ engine the engine died at step 82: its log has no end and no pr…`
     #[test]
     fn of_a_run_without_an_engine_its_death_and_the_key_that_resumes_it_stand_there() {
@@ -160,9 +151,14 @@ mod tests {
         let mut buffer = Buffer::empty(area);
         let mut glance = Glance::default();
         glance.diagnosis = diagnose(&state);
-        status(&mut buffer, area, &state, (&glance, KEYS), &theme);
+        let crashed = crashed(&state, &Keymap::embedded());
+        let about = (&glance, "9", Some(crashed.as_str()));
+        status(&mut buffer, area, &state, about, &theme);
         let row: String = (0..80).map(|x| buffer[(x, 0)].symbol()).collect();
-        assert!(row.contains("died at step 80; p res"), "{row}");
+        assert!(
+            row.contains("crashed at step 80: no checkpoint was saved, p restarts it"),
+            "{row}"
+        );
         assert!(!row.contains("LEARNING"), "{row}");
     }
 
@@ -171,7 +167,13 @@ mod tests {
         let mut buffer = Buffer::empty(area);
         let mut glance = Glance::default();
         glance.diagnosis = diagnosis;
-        status(&mut buffer, area, &RunState::new(), (&glance, KEYS), &theme);
+        status(
+            &mut buffer,
+            area,
+            &RunState::new(),
+            (&glance, "9", None),
+            &theme,
+        );
         (0..80).map(|x| buffer[(x, 0)].symbol()).collect()
     }
 
