@@ -251,10 +251,10 @@ fn a_run_whose_engine_died_is_watched_again_when_somebody_resumes_it() {
         picture.contains("no engine") && !picture.contains("evaluating"),
         "{picture}"
     );
-    assert!(picture.contains("died at step"), "{picture}");
+    assert!(picture.contains("crashed at step"), "{picture}");
     assert!(!picture.contains("the engine died"), "{picture}");
     let small = bench.picture(80, 24);
-    assert!(small.contains("; p resumes it from step"), "{small}");
+    assert!(small.contains(": p resumes it from step"), "{small}");
     assert!(!small.contains("LEARNING"), "{small}");
     let run_dir = bench.app.store.held.as_ref().unwrap().path.clone().unwrap();
     bench.wait(2_000);
