@@ -337,7 +337,7 @@ unsafe fn some_panels(
         for panel in range.clone().step_by(at_once) {
             let mut row = block;
             while row < end {
-                let rows = 1 << (end - row).min(step).ilog2();
+                let rows = (end - row).min(step);
                 let (codes, heads) = x.from(row);
                 let skipped = panel * ROWS;
                 let at = row * write.stride + skipped;
