@@ -31,6 +31,7 @@ impl Shell {
             E::StartRun { .. }
             | E::QueueRun { .. }
             | E::ResumeRun { .. }
+            | E::ContinuePipeline { .. }
             | E::StartSpec { .. }
             | E::Attach { .. }
             | E::OpenChat { .. } => self.link(effect),
@@ -106,6 +107,12 @@ impl Shell {
                 run_dir,
                 after,
             } => self.link_job(slot, move |place| place.resume(&run_dir, after)),
+            Effect::ContinuePipeline { slot, run_dir } => {
+                self.job(move |place| match place.continue_pipeline(&run_dir) {
+                    Ok((dir, linked)) => JobResult::Stages(slot, dir, linked),
+                    Err(why) => JobResult::Linked(slot, Err(why)),
+                });
+            }
             Effect::StartSpec {
                 slot,
                 name,

@@ -128,6 +128,7 @@ fn first_of_two() -> StageOf {
         stage: "base".into(),
         number: 1,
         n_stages: 2,
+        is_over: true,
         standing: PipelineStatus::Running,
         next: Some("chat".into()),
         live: None,

@@ -89,7 +89,12 @@ impl Ending<'_> {
     fn resume_actions(&self) -> Vec<Next> {
         let (name, outcome) = (self.name(), self.finish.outcome);
         let mut next = Vec::new();
-        let go_on = self.held.resumable().map(|_| self.resume());
+        let stage = self.held.stage.as_ref();
+        let pipeline = stage.and_then(StageOf::resume);
+        let (go_on, pipeline) = match (self.held.continues(), pipeline) {
+            (Some(_), Some(resume)) => (Some(self.continue_pipeline(resume)), None),
+            _ => (self.held.resumable().map(|_| self.resume()), pipeline),
+        };
         // Other settings help against a training that failed, not against a disk.
         let settings_help = !lost(outcome) || outcome == Outcome::Failed;
         let (first, later) = match settings_help {
@@ -114,11 +119,16 @@ impl Ending<'_> {
             next.push(self.by_key(Action::Evaluate, "edit the spec"));
         }
         next.extend(later);
-        let stage = self.held.stage.as_ref();
-        if let Some(resume) = stage.and_then(StageOf::resume) {
+        // With the stages behind this run, which was left out.
+        if let Some(resume) = pipeline {
             next.push(self.by_command("continue the pipeline", resume.into()));
         }
         next
+    }
+
+    /// Of a run that goes on with its pipeline, or whose pipeline goes on behind it.
+    fn continue_pipeline(&self, resume: &str) -> Next {
+        self.both(Action::Pause, "continue the pipeline", resume.into())
     }
 
     /// The stage of its pipeline that trains now.
