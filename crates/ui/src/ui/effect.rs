@@ -144,6 +144,8 @@ pub enum Effect {
         host: usize,
         run: String,
     },
+    /// Watch the machines of the user's file of hosts.
+    WatchFleet,
     /// Read this machine once a second from now on; once is enough.
     WatchHardware,
     /// Write the screen, or a part of it, as a picture under this name.

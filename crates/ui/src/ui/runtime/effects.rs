@@ -78,6 +78,7 @@ impl Shell {
             | E::InspectData(_)
             | E::SavePicture { .. }
             | E::AttachThere { .. }
+            | E::WatchFleet
             | E::WatchHardware
             | E::Preflight { .. }
             | E::Redraw
@@ -144,6 +145,7 @@ impl Shell {
             Effect::InspectData(subject) => self.inspect_data(*subject),
             Effect::SavePicture { name, area } => self.save_picture(name, area),
             Effect::AttachThere { host, run } => self.attach_there(host, &run),
+            Effect::WatchFleet => self.watch_own_fleet(),
             Effect::WatchHardware => self.watch_hardware(),
             Effect::Preflight { round, yaml } => self.preflight(round, yaml),
             Effect::Redraw => {
