@@ -5,7 +5,7 @@ use super::{Context, workbench};
 use crate::base::clock::Clock;
 use crate::base::human;
 use crate::base::text::{one_line, shown};
-use crate::fleet::{EXAMPLE, Fleet, Host, HostConnection, HostStatus, Row, Sort};
+use crate::fleet::{EXAMPLE, FILE, Fleet, Host, HostConnection, HostStatus, Row, Sort};
 use crate::ui::StartView;
 use std::io::Write;
 use std::path::PathBuf;
@@ -49,7 +49,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let hosts = hosts(args, cx)?;
     let terminal = cx.stdin_is_terminal && cx.stdout_is_terminal;
     if terminal && !args.once && !args.json {
-        let hosts = hosts.iter().map(|host| local(host, cx)).collect();
+        let here = |host: Host| host.with_runs_here(&cx.runs_dir);
+        let hosts = hosts.into_iter().map(here).collect();
         return workbench::open(StartView::Fleet(hosts), cx);
     }
     let fleet = ask(hosts, cx)?;
@@ -84,7 +85,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 
 /// The file that is named, else the user's own.
 fn hosts(args: &Args, cx: &Context) -> anyhow::Result<Vec<Host>> {
-    let own = cx.env.config_dir.as_ref().map(|dir| dir.join("hosts.yaml"));
+    let own = cx.env.config_dir.as_ref().map(|dir| dir.join(FILE));
     let Some(path) = args.hosts.clone().or(own) else {
         return Err(Failure::user_error(
             "no settings folder is known",
@@ -119,7 +120,11 @@ fn ask(hosts: Vec<Host>, cx: &Context) -> anyhow::Result<Fleet> {
     let (sender, heard) = mpsc::channel();
     let mut connections = Vec::new();
     for (at, host) in hosts.iter().enumerate() {
-        let connection = HostConnection::new(local(host, cx), own.clone(), &cx.env);
+        let connection = HostConnection::new(
+            host.clone().with_runs_here(&cx.runs_dir),
+            own.clone(),
+            &cx.env,
+        );
         connections.push(connection.clone());
         let sender = sender.clone();
         let clock = crate::base::clock::SystemClock::new();
@@ -138,15 +143,6 @@ fn ask(hosts: Vec<Host>, cx: &Context) -> anyhow::Result<Fleet> {
     }
     connections.iter().for_each(HostConnection::disconnect);
     Ok(fleet)
-}
-
-/// This machine's runs are those of `--runs-dir` unless the file says otherwise.
-fn local(host: &Host, cx: &Context) -> Host {
-    let mut host = host.clone();
-    if host.place == crate::fleet::Place::Here && host.runs_dir.is_none() {
-        host.runs_dir = Some(cx.runs_dir.display().to_string());
-    }
-    host
 }
 
 fn table(fleet: &Fleet, cx: &Context) -> String {

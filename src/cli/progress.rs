@@ -239,9 +239,7 @@ impl Progress {
         let command = |verb: &str| command(verb, run, runs_dir);
         let mut lines = vec![format!("run {}", shown(run))];
         if !self.state.checkpoints.is_empty() {
-            let head = self.state.head.as_ref();
-            let judges = head.is_some_and(|head| head.method == "reward");
-            lines.push(match judges {
+            lines.push(match self.state.judges() {
                 true => format!("score: {} FILE", command("score")),
                 false => format!("chat: {}", command("chat")),
             });

@@ -95,6 +95,39 @@ stages:
     );
 }
 
+/// They came in three rounds: those of the file, those of specs and tasks, a file of data that is not there.
+#[test]
+fn faults_of_the_file_hide_none_of_specs_tasks_and_data() {
+    let place = Place::new(
+        "name: mine
+stages:
+  - {name: base, train: smoke, set: {max_stps: 2}}
+  - {name: more, train: smoke, set: {data.path: nope.jsonl, lora.r: 4}}
+  - {name: exam, eval: {tasks: [made_srt], limt: 5}}
+  - {name: exam, eval: {tasks: [made_sort]}}
+  - {name: gguf, export: {format: gguff}}
+  - {name: rep, report: {format: pdf}}
+",
+    );
+    let refused = place.go(&["train", "mine.yaml", "--dry-run"]);
+    assert_eq!(code(&refused), 2, "{}", out(&refused));
+    let printed = err(&refused);
+    for words in [
+        "8 problems in the pipeline:",
+        "did you mean max_steps?",
+        "nope.jsonl does not exist",
+        "unknown key `lora.r`",
+        "unknown key `limt`",
+        "made_srt",
+        "its name is taken",
+        "`gguff` is not a format",
+        "neither html nor md",
+    ] {
+        assert!(printed.contains(words), "{words}: {printed}");
+    }
+    assert!(!place.dir.path().join("runs").exists());
+}
+
 /// After an hour of training its base, the chat stage failed at its first row, and unread data were on the disk.
 #[test]
 fn conversations_without_a_template_in_a_future_base_are_rejected_before_the_first_stage() {

@@ -2,6 +2,7 @@
 
 use super::failed;
 use crate::base::near::{did_you_mean, nearest};
+use crate::base::paths::expand_home;
 use crate::base::text::one_line;
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::tokenizer::{KINDS, Planned};
@@ -13,6 +14,7 @@ use crate::pipeline::{
 use crate::spec::{self, SpecSources};
 use crate::tasks;
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 /// What is wrong with stages, all of it.
 #[derive(Default)]
@@ -42,6 +44,12 @@ impl Faults {
         self.found.push((at, fault));
         self.stages.insert(stage.into());
         Ok(())
+    }
+
+    /// Adds what is wrong with the file, and its stages that cannot be looked at.
+    pub fn unread(&mut self, faults: Vec<(usize, Fault)>, stages: Vec<String>) {
+        self.found.splice(0..0, faults);
+        self.stages.extend(stages);
     }
 
     /// Adds what is wrong with the stages that are named as reward models.
@@ -196,12 +204,28 @@ pub fn keys(pipeline: &Pipeline, words: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Keys of a training stage that no spec has: all that is known of one whose start model is at fault.
-pub fn unknown_keys(train: &Train) -> impl Iterator<Item = (String, Failure)> {
-    train.set.keys().filter_map(|key| {
+/// Keys of a training stage that no spec has, and data that are not there: all that is known of one whose start model is at fault.
+pub fn of_its_words(train: &Train, cx: &Context) -> impl Iterator<Item = (String, Failure)> {
+    let unknown = train.set.keys().filter_map(|key| {
         let hint = spec::key_is_known(key.trim()).err()?;
         let what = format!("unknown key `{}`", one_line(key));
         Some((format!("set.{key}"), Failure::user_error(what, hint)))
+    });
+    unknown.chain(missing_data(train, cx))
+}
+
+fn missing_data(train: &Train, cx: &Context) -> Option<(String, Failure)> {
+    const PATH: &str = "data.path";
+    let said = train.set.get(PATH)?.as_str()?;
+    let sources = cx.spec_sources();
+    let home = sources.home.as_deref();
+    let path = expand_home(Path::new(said), &sources.project_dir, home).ok()?;
+    let is_pattern = said.contains(['*', '?', '[']);
+    let is_there = is_pattern || sources.project_dir.join(path).exists();
+    (!is_there).then(|| {
+        let what = format!("{} does not exist", one_line(said));
+        let hint = "check the path: relative paths start from the working directory";
+        (format!("set.{PATH}"), Failure::user_error(what, hint))
     })
 }
 

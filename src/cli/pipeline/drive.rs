@@ -9,7 +9,8 @@ use crate::base::human;
 use crate::base::text::shown;
 use crate::cli::exit::{Exit, Failure, chain};
 use crate::cli::{Context, out, run_ref};
-use crate::pipeline::{PipelineDir, Stage, State, Status};
+use crate::pipeline::{PipelineDir, Stage, StageState, State, Status};
+use std::path::Path;
 
 /// Drives a pipeline from its first unfinished stage to its end.
 ///
@@ -169,16 +170,8 @@ fn finish(
     let took = human::seconds(whole);
     outln!("\n{}: all stages done in {took}", state.id)?;
     outln!("{}", table::stages(state, true, &cx.runs_dir).trim_end())?;
-    let chat = state
-        .stages
-        .iter()
-        .rev()
-        // The run of one that was left out is half trained.
-        .filter(|stage| stage.status == Status::Done)
-        .find_map(|stage| stage.run.as_deref());
-    if let Some(run) = chat {
-        let options = run_ref::options(&cx.runs_dir);
-        outln!("\nnext:  llmtui chat {run}{options}")?;
+    if let Some(command) = next_command(state, &cx.runs_dir) {
+        outln!("\nnext:  {command}")?;
     }
     if !state.stages.iter().any(|stage| stage.kind == "report") {
         outln!(
@@ -187,4 +180,84 @@ fn finish(
         )?;
     }
     Ok(Exit::Done)
+}
+
+/// What to do with the newest model: a conversation with the last one that generates, or scores where all are reward models.
+fn next_command(state: &State, runs_dir: &Path) -> Option<String> {
+    // The run of one that was left out is half trained.
+    let done = |stage: &&StageState| stage.status == Status::Done;
+    let trained = state.stages.iter().rev().filter(done).filter_map(|stage| {
+        let run = stage.run.as_deref()?;
+        let judges = stage.current_run(runs_dir).is_some_and(|run| run.judges());
+        Some((run, judges))
+    });
+    let trained: Vec<(&str, bool)> = trained.collect();
+    let options = run_ref::options(runs_dir);
+    match trained.iter().find(|(_, judges)| !judges) {
+        Some((run, _)) => Some(format!("llmtui chat {run}{options}")),
+        None => {
+            let (run, _) = trained.first()?;
+            Some(format!("llmtui score {run} FILE{options}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::{ManualClock, UnixMillis};
+    use crate::pipeline::Pipeline;
+    use crate::run::RunDir;
+    use crate::wire::{Envelope, Event, encode};
+
+    fn run(runs: &Path, method: &str) -> RunDir {
+        let run = RunDir::create(runs, method, "", "", &ManualClock::at(0)).unwrap();
+        let started = Envelope {
+            v: 1,
+            seq: 1,
+            t: UnixMillis(1),
+            event: Event::Started {
+                name: method.into(),
+                method: method.into(),
+                spec: serde_json::Value::Null,
+                n_params: 1,
+                vocab_size: 1,
+                max_steps: 1,
+                batch_tokens: 1,
+                epoch_tokens: 1,
+                resumed_from: None,
+                precision: None,
+                unigram_entropy: None,
+            },
+        };
+        std::fs::write(run.events_path(), encode(&started)).unwrap();
+        run
+    }
+
+    /// A chat with the reward model that was trained last: "it scores completions and cannot generate".
+    #[test]
+    fn what_is_next_is_a_chat_with_the_last_model_that_generates() {
+        let (runs, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(0));
+        let text = "stages: [{name: a, train: quickstart}, {name: b, train: quickstart}]";
+        let pipeline = Pipeline::parse("mine.yaml", "mine", text).unwrap();
+        let dir = PipelineDir::create(runs.path(), &pipeline, text, &clock).unwrap();
+        let (policy, judge) = (run(runs.path(), "dpo"), run(runs.path(), "reward"));
+        let mut state = dir.state().unwrap();
+        let mut next = |status: Status| {
+            state.stages[0].status = status;
+            for (stage, run) in state.stages.iter_mut().zip([&policy, &judge]) {
+                stage.run = Some(run.id().into());
+            }
+            state.stages[1].status = Status::Done;
+            next_command(&state, runs.path()).unwrap()
+        };
+        let of = |verb: &str, run: &RunDir| format!("llmtui {verb} {}", run.id());
+        let chat = next(Status::Done);
+        assert!(chat.starts_with(&of("chat", &policy)), "{chat}");
+        let score = next(Status::Skipped);
+        assert!(
+            score.starts_with(&(of("score", &judge) + " FILE")),
+            "{score}"
+        );
+    }
 }

@@ -18,7 +18,7 @@ use super::exit::{Exit, Failure};
 use super::run_ref::newest_unfinished;
 use super::{Context, out, workbench};
 use crate::base::text::{one_line, shown};
-use crate::pipeline::{self, Pipeline, PipelineDir, PipelineError, Places, Stage};
+use crate::pipeline::{self, Parsed, Pipeline, PipelineDir, PipelineError, Places, Stage};
 use crate::ui::StartView;
 use std::path::Path;
 
@@ -161,16 +161,22 @@ fn fresh(args: &Request, cx: &Context) -> anyhow::Result<Option<Fresh>> {
         return Ok(None);
     };
     let sources = cx.spec_sources();
-    let Some(mut pipeline) = pipeline::find(word, &sources).map_err(|e| failed(&e))? else {
+    let Some(parsed) = pipeline::read(word, &sources).map_err(|e| failed(&e))? else {
         return Ok(None);
     };
     refuse_foreign(args)?;
+    let (label, text) = pipeline::text_of(word, &sources).unwrap_or_default();
+    let places = Places::of(&label, &text);
+    if !parsed.faults.is_empty() {
+        every_fault(parsed, places, args, cx)?;
+        return Ok(None);
+    }
+    let mut pipeline = parsed.pipeline;
     let sets = args.sets(pipeline.trained());
     for word in &sets {
         pipeline.set(word).map_err(|e| failed(&e))?;
     }
-    let (label, text) = pipeline::text_of(word, &sources).unwrap_or_default();
-    let places = Places::of(&label, &text).with_words(&sets);
+    let places = places.with_words(&sets);
     for name in args.skip.iter().chain(args.redo) {
         known(&pipeline, name)?;
     }
@@ -198,6 +204,35 @@ fn fresh(args: &Request, cx: &Context) -> anyhow::Result<Option<Fresh>> {
     let dir =
         PipelineDir::create(&cx.runs_dir, &pipeline, &text, &cx.clock).map_err(|e| failed(&e))?;
     Ok(Some(Fresh::Dir(dir)))
+}
+
+/// Of a file that cannot be read as a whole: what is wrong with the stages that can be read is listed with it, at once.
+///
+/// # Errors
+/// Always: everything that is wrong.
+fn every_fault(
+    parsed: Parsed,
+    places: Places,
+    args: &Request,
+    cx: &Context,
+) -> Result<(), Failure> {
+    let Parsed {
+        mut pipeline,
+        faults: in_file,
+        unread,
+    } = parsed;
+    let sets = args.sets(pipeline.trained());
+    for word in &sets {
+        // What is wrong with a word of `-s` is reported once the file is right.
+        let _ = pipeline.set(word);
+    }
+    let places = places.with_words(&sets);
+    let mut faults = check::stages(&pipeline, args.skip, &places, cx)?;
+    faults.unread(in_file, unread);
+    faults.judges(&pipeline, &places, &cx.spec_sources());
+    // So is what the machine lacks.
+    let _ = plan::plan(&pipeline, &places, args, &[], &mut faults, cx);
+    faults.check()
 }
 
 fn known(pipeline: &Pipeline, name: &str) -> anyhow::Result<()> {

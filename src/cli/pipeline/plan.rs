@@ -100,7 +100,7 @@ pub fn plan(
                 if faults.has(&stage.name) || planner.rests_on_a_fault(at, train, faults) =>
             {
                 if !faults.has(&stage.name) && !is_over {
-                    for (key, failure) in check::unknown_keys(train) {
+                    for (key, failure) in check::of_its_words(train, cx) {
                         faults.add(places, name, &key, of_stage(failure, &stage.name))?;
                     }
                 }

@@ -7,7 +7,7 @@ use crate::base::text::{self, one_line};
 use crate::cli::out::columns;
 use crate::pipeline::{Pipeline, PipelineDir, StageState, State, Status, Work};
 use crate::plan::request::Method;
-use crate::run::index;
+use crate::run::index::{self, RunStatus};
 use std::path::Path;
 
 /// What is going to be done, with the memory, the time and on GPUs the price of each training.
@@ -168,20 +168,32 @@ pub fn stages(state: &State, live: bool, runs_dir: &Path) -> String {
             .to_vec(),
     ];
     for stage in &state.stages {
+        let trained_on = trained_on(stage, live, runs_dir);
         let made = match (&stage.message, &stage.made) {
-            (message, _) if !message.is_empty() => one_line(message),
+            // Why it failed is past where its run has trained on.
+            (message, _) if !message.is_empty() && trained_on.is_none() => one_line(message),
             (_, Some(made)) => shown(made),
             (_, None) => stage.run.clone().unwrap_or_default(),
         };
         rows.push(vec![
             stage.name.clone(),
             stage.kind.clone(),
-            stands(stage, live, runs_dir),
+            trained_on.map_or_else(
+                || stands(stage, live, runs_dir),
+                |status| status.word().into(),
+            ),
             human::seconds(stage.spent(runs_dir)),
             made,
         ]);
     }
     columns(&rows)
+}
+
+/// The status of the run of a stage that was stopped or failed, where it has trained on without its pipeline.
+fn trained_on(stage: &StageState, live: bool, runs_dir: &Path) -> Option<RunStatus> {
+    let ended = matches!(stage.status, Status::Stopped | Status::Failed) && !live;
+    let run = stage.current_run(runs_dir).filter(|_| ended)?;
+    matches!(run.status, RunStatus::Live | RunStatus::Finished).then_some(run.status)
 }
 
 /// The status of a stage. A run continues to its end even if the process that drives the pipeline died, so the run's own status
@@ -270,6 +282,8 @@ pub fn objects(runs_dir: &Path) -> Vec<serde_json::Value> {
 mod tests {
     use super::super::plan::Gpus;
     use super::*;
+    use crate::base::clock::ManualClock;
+    use crate::run::RunDir;
 
     fn stage(name: &str, at_most: bool, gpus: Option<Gpus>) -> Planned {
         Planned {
@@ -325,6 +339,32 @@ mod tests {
         assert!(!text.contains("this machine has none"), "{text}");
         let text = told(&[stage("base", false, Some(gpus(None)))]);
         assert!(text.contains("for 1 GPU; this machine has none"), "{text}");
+    }
+
+    /// The pipeline called the stage stopped whose run its own list called finished: it was resumed without the pipeline.
+    #[test]
+    fn a_stopped_stage_whose_run_trained_on_stands_as_its_run_does() {
+        let (runs, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(0));
+        let text = "stages: [{name: a, train: quickstart}]";
+        let pipeline = Pipeline::parse("mine.yaml", "mine", text).unwrap();
+        let dir = PipelineDir::create(runs.path(), &pipeline, text, &clock).unwrap();
+        let run = RunDir::create(runs.path(), "a", "", "", &clock).unwrap();
+        let mut state = dir.state().unwrap();
+        (state.stages[0].status, state.stages[0].run) = (Status::Failed, Some(run.id().into()));
+        state.stages[0].message = "no room".into();
+        let told = |state: &State| stages(state, false, runs.path());
+        assert!(told(&state).contains("failed") && told(&state).contains("no room"));
+        let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tapes/standard.jsonl");
+        std::fs::copy(log, run.events_path()).unwrap();
+        for status in [Status::Failed, Status::Stopped] {
+            state.stages[0].status = status;
+            let table = told(&state);
+            assert!(
+                table.contains("finished") && !table.contains("no room"),
+                "{table}"
+            );
+            assert!(stages(&state, true, runs.path()).contains(status.word()));
+        }
     }
 
     /// A state file is written by hand or damaged: its times are shown, whatever they are.

@@ -56,11 +56,16 @@ impl Diagnosis {
         }
     }
 
-    /// The finding whose settings are suggested first: failures before warnings.
-    pub fn advised(&self) -> Option<&Finding> {
+    /// The findings that suggest settings: failures before warnings.
+    pub fn advice(&self) -> impl Iterator<Item = &Finding> {
         let of = |status: Status| self.findings.iter().filter(move |f| f.status == status);
-        let mut wrong = of(Status::Fail).chain(of(Status::Warn));
-        wrong.find(|finding| !finding.changes().is_empty())
+        let wrong = of(Status::Fail).chain(of(Status::Warn));
+        wrong.filter(|finding| !finding.changes().is_empty())
+    }
+
+    /// The finding whose settings are suggested first.
+    pub fn advised(&self) -> Option<&Finding> {
+        self.advice().next()
     }
 
     /// The verdict first, then the findings, for JSON.

@@ -162,6 +162,11 @@ pub struct RunSummary {
 }
 
 impl RunSummary {
+    /// Whether it trains a reward model: that scores completions and generates none.
+    pub fn judges(&self) -> bool {
+        self.method == "reward"
+    }
+
     /// Whether it ended before its last step: stopped, or early by `eval.patience`.
     pub fn has_steps_left(&self) -> bool {
         self.step < self.max_steps

@@ -8,6 +8,9 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+/// The file in the user's settings.
+pub const FILE: &str = "hosts.yaml";
+
 /// What is shown where there is no file.
 pub const EXAMPLE: &str = "hosts:
   - me@gpu-box                   # as after `ssh`
@@ -85,6 +88,15 @@ impl Host {
             path: path.to_path_buf(),
             what,
         })
+    }
+
+    /// This machine's runs are those of `runs_dir` unless the file says otherwise.
+    #[must_use]
+    pub fn with_runs_here(mut self, runs_dir: &Path) -> Host {
+        if self.place == Place::Here && self.runs_dir.is_none() {
+            self.runs_dir = Some(runs_dir.display().to_string());
+        }
+        self
     }
 
     /// The command line that `words` are for this machine's program. `terminal`: somebody will type there.

@@ -7,6 +7,6 @@ mod list;
 mod news;
 
 pub use connection::{ConnectionEvent, HostConnection};
-pub use hosts::{EXAMPLE, Host, HostsError, Place};
+pub use hosts::{EXAMPLE, FILE, Host, HostsError, Place};
 pub use list::{Fleet, HostState, HostStatus, Row, Sort};
 pub use news::{FleetMessage, Machine, Run, VERSION, encode};

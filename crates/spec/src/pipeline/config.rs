@@ -1,6 +1,6 @@
 //! `stages:` as written: what each stage does, and what it starts from.
 
-use super::{Fault, PipelineError, Places};
+use super::{Fault, Parsed, PipelineError};
 use crate::base::json;
 use crate::base::near::{did_you_mean, nearest};
 use crate::base::text::one_line;
@@ -126,21 +126,11 @@ struct Raw {
     from: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawPipeline {
-    name: Option<String>,
-    #[serde(default)]
-    about: String,
-    stages: Vec<Value>,
-}
-
 /// `from: scratch`: fresh weights.
 const SCRATCH: &str = "scratch";
 const KINDS: &str = "train, tokenizer, eval, export or report";
-const STAGES: &str = "stages";
-/// The keys of a pipeline, and those of a stage.
-const TOP: [&str; 3] = ["name", "about", STAGES];
+pub(super) const STAGES: &str = "stages";
+/// The keys of a stage.
 const OF_STAGE: [&str; 8] = [
     "name",
     "train",
@@ -158,43 +148,7 @@ impl Pipeline {
     /// # Errors
     /// Everything that is wrong, with its line and its stage.
     pub fn parse(label: &str, stem: &str, text: &str) -> Result<Pipeline, PipelineError> {
-        let bad = |what: String, hint: &str| PipelineError::invalid(label, what, hint);
-        let mut value = yaml::parse(text).map_err(|e| bad(e.to_string(), "fix the YAML"))?;
-        let places = Places::of(label, text);
-        let mut faults: Vec<Fault> = without_unknown(&mut value, &TOP)
-            .into_iter()
-            .map(|wrong| Fault::new(places.top(&wrong.key), wrong.what, wrong.hint))
-            .collect();
-        let raw: RawPipeline = match json::read(&value) {
-            Ok(raw) => raw,
-            Err(_) if !faults.is_empty() => return Err(PipelineError::Invalid(faults)),
-            Err(error) => {
-                let hint = "the keys of a pipeline are name, about and stages";
-                return Err(bad(error.to_string(), hint));
-            }
-        };
-        let name = raw.name.unwrap_or_else(|| stem.to_string());
-        if !is_name(&name) {
-            let what = format!("name: {name:?} is not letters, digits and dashes");
-            faults.push(Fault::new(places.top("name"), what, "name: speedrun"));
-        }
-        if raw.stages.is_empty() {
-            let hint = "stages: [{name: base, train: quickstart}]";
-            faults.push(Fault::new(
-                places.top(STAGES),
-                "stages: the list is empty",
-                hint,
-            ));
-        }
-        let stages = stages(&raw.stages, &places, &mut faults);
-        match faults.is_empty() {
-            true => Ok(Pipeline {
-                name,
-                about: raw.about,
-                stages,
-            }),
-            false => Err(PipelineError::Invalid(faults)),
-        }
+        Parsed::of(label, stem, text)?.whole()
     }
 
     /// Whether a text is a pipeline rather than a spec; a misspelt `stages:` is the pipeline's to report.
@@ -263,12 +217,15 @@ impl Pipeline {
         let mut written = rest[0].to_value();
         written[rest[0].work.word()][key] = value;
         let before: Vec<Before> = before.iter().map(Before::of).collect();
-        rest[0] = one(&written, &before).map_err(|wrong| {
-            let wrong = wrong
-                .into_iter()
-                .map(|Wrong { what, hint, .. }| Fault::new(format!("-s {word}"), what, hint));
-            PipelineError::Invalid(wrong.collect())
-        })?;
+        match one(&written, &before) {
+            (Some(changed), wrong) if wrong.is_empty() => rest[0] = changed,
+            (_, wrong) => {
+                let wrong = wrong.into_iter();
+                let faults =
+                    wrong.map(|wrong| Fault::new(format!("-s {word}"), wrong.what, wrong.hint));
+                return Err(PipelineError::Invalid(faults.collect()));
+            }
+        }
         Ok(stage.into())
     }
 
@@ -332,16 +289,16 @@ impl Train {
     }
 }
 
-fn is_name(name: &str) -> bool {
+pub(super) fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     !name.is_empty() && name.len() <= 32 && name.chars().all(plain)
 }
 
 /// Something wrong with a stage: the key, the problem, and how to mend it.
-struct Wrong {
-    key: String,
-    what: String,
-    hint: String,
+pub(super) struct Wrong {
+    pub key: String,
+    pub what: String,
+    pub hint: String,
 }
 
 fn wrong(key: &str, what: impl Into<String>, hint: impl Into<String>) -> Wrong {
@@ -353,56 +310,33 @@ fn wrong(key: &str, what: impl Into<String>, hint: impl Into<String>) -> Wrong {
 }
 
 /// What later stages know of an earlier one.
-struct Before {
-    name: String,
+pub(super) struct Before {
+    pub name: String,
     trains: bool,
 }
 
 impl Before {
-    fn of(stage: &Stage) -> Before {
+    pub fn of(stage: &Stage) -> Before {
         Before {
             name: stage.name.clone(),
             trains: matches!(stage.work, Work::Train(_)),
         }
     }
-
-    /// A stage that is wrong: no stage after it is to blame for that.
-    fn of_faulty(value: &Value) -> Option<Before> {
-        Some(Before {
-            name: value.get("name")?.as_str()?.into(),
-            trains: true,
-        })
-    }
 }
 
-/// The stages that are right; what is wrong with the others is added to `faults`.
-fn stages(values: &[Value], places: &Places, faults: &mut Vec<Fault>) -> Vec<Stage> {
-    let (mut stages, mut before) = (Vec::new(), Vec::new());
-    for (at, value) in values.iter().enumerate() {
-        match one(value, &before) {
-            Ok(stage) => {
-                before.push(Before::of(&stage));
-                stages.push(stage);
-            }
-            Err(wrong) => {
-                let name = value.get("name").and_then(Value::as_str).unwrap_or("?");
-                faults.extend(wrong.into_iter().map(|wrong| {
-                    let place = places.of_stage(at, name, &wrong.key);
-                    let place = format!("{place}: stage {} ({name})", at + 1);
-                    Fault::new(place, wrong.what, wrong.hint)
-                }));
-                before.extend(Before::of_faulty(value));
-            }
-        }
-    }
-    stages
+/// Whether a stage is one that trains, as far as can be seen: what it does may be the misspelt key.
+pub(super) fn trains(value: &Value) -> bool {
+    let others = ["tokenizer", "eval", "export", "report"];
+    others.iter().all(|word| value.get(word).is_none())
 }
 
-fn one(value: &Value, before: &[Before]) -> Result<Stage, Vec<Wrong>> {
+/// A stage as far as it can be read, without the keys that it cannot have; and everything that is wrong with it.
+pub(super) fn one(value: &Value, before: &[Before]) -> (Option<Stage>, Vec<Wrong>) {
     let mut value = value.clone();
     if !value.is_object() {
         let what = "a stage is a map with a name";
-        return Err(vec![wrong("", what, "{name: base, train: quickstart}")]);
+        let wrong = wrong("", what, "{name: base, train: quickstart}");
+        return (None, vec![wrong]);
     }
     let mut found = without_unknown(&mut value, &OF_STAGE);
     let is_misspelt = !found.is_empty();
@@ -416,29 +350,30 @@ fn one(value: &Value, before: &[Before]) -> Result<Stage, Vec<Wrong>> {
         Err(error) => {
             let hint = "a stage has a name, one of train, tokenizer, eval, export, report, and with train also set and from";
             found.push(wrong(&error.path().to_string(), error.to_string(), hint));
-            return Err(found);
+            return (None, found);
         }
     };
     let name = raw.name.clone();
-    found.extend(own_name(&name, before).err());
-    match one_kind(&raw) {
+    let unnamed = own_name(&name, before).err();
+    let unclear = one_kind(&raw).err();
+    let is_clear = unnamed.is_none() && unclear.is_none();
+    found.extend(unnamed);
+    match unclear {
         // What it does may be the misspelt key.
-        Err(nothing) if nothing.key.is_empty() && is_misspelt => return Err(found),
-        Err(wrong) => found.push(wrong),
-        Ok(()) => {}
+        Some(nothing) if nothing.key.is_empty() && is_misspelt => return (None, found),
+        other => found.extend(other),
     }
-    match work(raw, before) {
-        Ok(work) if found.is_empty() => Ok(Stage { name, work }),
-        Ok(_) => Err(found),
+    match work(raw, before, &mut found) {
+        Ok(work) => (is_clear.then_some(Stage { name, work }), found),
         Err(wrong) => {
             found.extend(wrong);
-            Err(found)
+            (None, found)
         }
     }
 }
 
 /// Takes the keys out of a map that it cannot have, and says so of each.
-fn without_unknown(value: &mut Value, keys: &[&str]) -> Vec<Wrong> {
+pub(super) fn without_unknown(value: &mut Value, keys: &[&str]) -> Vec<Wrong> {
     let Value::Object(map) = value else {
         return Vec::new();
     };
@@ -509,7 +444,8 @@ fn one_kind(raw: &Raw) -> Result<(), Wrong> {
     }
 }
 
-fn work(raw: Raw, before: &[Before]) -> Result<Work, Vec<Wrong>> {
+/// What a stage does; keys that it cannot have are added to `found`.
+fn work(raw: Raw, before: &[Before], found: &mut Vec<Wrong>) -> Result<Work, Vec<Wrong>> {
     let all_known = |names: &[String], key: &str| -> Result<(), Vec<Wrong>> {
         let unknown = names
             .iter()
@@ -533,19 +469,19 @@ fn work(raw: Raw, before: &[Before]) -> Result<Work, Vec<Wrong>> {
     }
     if let Some(value) = raw.tokenizer {
         let keys = ["files", "kind", "vocab_size", "chat_markers"];
-        return Ok(Work::Tokenizer(typed(value, "tokenizer", &keys)?));
+        return Ok(Work::Tokenizer(typed(value, "tokenizer", &keys, found)?));
     }
     if let Some(value) = raw.eval {
-        let eval: Evaluate = typed(value, "eval", &["tasks", "limit", "models"])?;
+        let eval: Evaluate = typed(value, "eval", &["tasks", "limit", "models"], found)?;
         all_known(&eval.models, "eval.models")?;
         return Ok(Work::Eval(eval));
     }
     if let Some(value) = raw.export {
-        let export: Export = typed(value, "export", &["format", "dtype", "model"])?;
+        let export: Export = typed(value, "export", &["format", "dtype", "model"], found)?;
         all_known(export.model.as_slice(), "export.model")?;
         return Ok(Work::Export(export));
     }
-    let report: Report = typed(raw.report.unwrap_or_default(), "report", &["format"])?;
+    let report: Report = typed(raw.report.unwrap_or_default(), "report", &["format"], found)?;
     let format = report.format.as_deref();
     match format.is_none_or(|f| ["html", "md"].contains(&f)) {
         true => Ok(Work::Report(report)),
@@ -569,11 +505,12 @@ fn start(from: Option<String>, before: &[Before]) -> Result<StageModel, Wrong> {
     }
 }
 
-/// A map, or nothing at all.
+/// A map, or nothing at all; keys that it cannot have are added to `found`.
 fn typed<T: serde::de::DeserializeOwned>(
     mut value: Value,
     word: &str,
     keys: &[&str],
+    found: &mut Vec<Wrong>,
 ) -> Result<T, Vec<Wrong>> {
     if value.is_null() {
         value = Value::Object(Map::new());
@@ -586,33 +523,32 @@ fn typed<T: serde::de::DeserializeOwned>(
             format!("its keys are {}", keys.join(", ")),
         )]);
     }
-    let mut found = without_unknown(&mut value, keys);
-    for wrong in &mut found {
+    let mut unknown = without_unknown(&mut value, keys);
+    let is_misspelt = !unknown.is_empty();
+    for wrong in &mut unknown {
         wrong.key = format!("{word}.{}", wrong.key);
         wrong.what = format!("{word}: {}", wrong.what);
     }
-    match json::read::<T>(&value) {
-        Ok(typed) if found.is_empty() => return Ok(typed),
-        Ok(_) => {}
+    found.extend(unknown);
+    json::read::<T>(&value).map_err(|error| {
         // What it lacks may be the misspelt key.
-        Err(error) if found.is_empty() || !error.to_string().starts_with("missing field") => {
-            let dot = match error.path().iter().next() {
-                Some(_) => ".",
-                None => ": ",
-            };
-            let key = format!("{word}.{}", error.path());
-            let what = format!("{word}{dot}{error}");
-            found.push(wrong(&key, what, "docs/pipelines.md lists its values"));
+        if is_misspelt && error.to_string().starts_with("missing field") {
+            return Vec::new();
         }
-        Err(_) => {}
-    }
-    Err(found)
+        let dot = match error.path().iter().next() {
+            Some(_) => ".",
+            None => ": ",
+        };
+        let key = format!("{word}.{}", error.path());
+        let what = format!("{word}{dot}{error}");
+        vec![wrong(&key, what, "docs/pipelines.md lists its values")]
+    })
 }
 
 fn known(name: &str, key: &str, before: &[Before]) -> Result<(), Wrong> {
     let mut names: Vec<&str> = before
         .iter()
-        .filter(|stage| stage.trains)
+        .filter(|stage| stage.trains && is_name(&stage.name))
         .map(|stage| stage.name.as_str())
         .collect();
     if names.contains(&name) {
@@ -621,11 +557,25 @@ fn known(name: &str, key: &str, before: &[Before]) -> Result<(), Wrong> {
     names.sort_unstable();
     let hint = match (nearest(name, names.iter().copied()), names.as_slice()) {
         (Some(near), _) => did_you_mean(near),
-        (None, []) => "scratch".to_string(),
+        (None, []) if key == "from" => format!("{}, instead of `from`", outside(name)),
+        (None, names) if key == "from" => {
+            format!(
+                "{}; or from: {SCRATCH} with {}",
+                names.join(", "),
+                outside(name)
+            )
+        }
+        (None, []) => "put it after a training stage".to_string(),
         (None, names) => names.join(", "),
     };
     let what = format!("{name:?} is not an earlier training stage");
     Err(wrong(key, what, hint))
+}
+
+/// How a stage starts from what no stage makes: `from` means stages alone.
+fn outside(name: &str) -> String {
+    let name = one_line(name);
+    format!("set: {{train.from: {name}}} for a model or a run that is there already")
 }
 
 fn at_least_one(before: &[Before]) -> Result<(), Wrong> {

@@ -1,6 +1,6 @@
 //! Pipelines by name: embedded ones, the user's, the project's; or a file.
 
-use super::{Pipeline, PipelineError, Work};
+use super::{Parsed, Pipeline, PipelineError, Work};
 use crate::base::files::read_small_text;
 use crate::base::paths::{expand_home, is_yaml};
 use crate::embed;
@@ -16,13 +16,24 @@ const MAX_BYTES: u64 = 1 << 20;
 /// # Errors
 /// It is one, and something in it is wrong.
 pub fn find(word: &str, sources: &SpecSources) -> Result<Option<Pipeline>, PipelineError> {
+    let parsed = read(word, sources)?;
+    parsed.map(Parsed::whole).transpose()
+}
+
+/// The same as far as it can be read.
+///
+/// # Errors
+/// Nothing of it can be looked at.
+pub fn read(word: &str, sources: &SpecSources) -> Result<Option<Parsed>, PipelineError> {
     let Some((label, text)) = text_of(word, sources) else {
         return Ok(None);
     };
     let stem = Path::new(&label).file_stem().unwrap_or_default();
-    let mut pipeline = Pipeline::parse(&label, &stem.to_string_lossy(), &text)?;
-    expand(&mut pipeline, &label, sources)?;
-    Ok(Some(pipeline))
+    let mut parsed = Parsed::of(&label, &stem.to_string_lossy(), &text)?;
+    match expand(&mut parsed.pipeline, &label, sources) {
+        Err(error) if parsed.faults.is_empty() => Err(error),
+        _ => Ok(Some(parsed)),
+    }
 }
 
 /// `~` at the beginning of the paths that a pipeline says itself. Those of its specs are expanded with their specs.

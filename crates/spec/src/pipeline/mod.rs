@@ -8,6 +8,7 @@ mod dir;
 mod error;
 mod find;
 mod judges;
+mod parsed;
 mod places;
 mod runs;
 
@@ -16,7 +17,8 @@ pub use config::{
 };
 pub use dir::{PipelineDir, StageState, State, Status, newest_unfinished};
 pub use error::{Fault, PipelineError};
-pub use find::{find, names, text_of};
+pub use find::{find, names, read, text_of};
+pub use parsed::Parsed;
 pub use places::Places;
 pub use runs::{Membership, membership};
 

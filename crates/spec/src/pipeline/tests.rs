@@ -102,6 +102,55 @@ fn what_is_wrong_is_said_with_its_stage() {
     }
 }
 
+/// "try: scratch" for a model's file and for a run: followed, the stage trained random weights.
+#[test]
+fn what_no_stage_makes_is_named_as_the_start_model() {
+    let hint = |text: &str| parse(text).unwrap_err().hint().to_string();
+    for name in ["models/smol.gguf", "sft1"] {
+        let first = hint(&format!("stages: [{{name: x, train: a, from: {name}}}]"));
+        let set = format!("set: {{train.from: {name}}} for a model or a run");
+        assert!(
+            first.starts_with(&set) && !first.contains("scratch"),
+            "{first}"
+        );
+        let later = hint(&format!(
+            "stages: [{{name: base, train: a}}, {{name: y, train: a, from: {name}}}]"
+        ));
+        let both = format!("base; or from: scratch with {set}");
+        assert!(later.starts_with(&both), "{later}");
+    }
+    let none = hint("stages: [{name: x, eval: {models: [y]}}]");
+    assert_eq!(none, "put it after a training stage");
+}
+
+/// What could be read of a faulty stage, and all of the others, was looked at only once the file was right.
+#[test]
+fn a_faulty_file_is_read_as_far_as_it_goes() {
+    let text = "name: mine
+stages:
+  - {name: base, train: smoke, lr: 1}
+  - {name: exam, eval: {tasks: [made_srt], limt: 5}}
+  - {name: exam, train: smoke}
+  - {name: rep, report: {format: pdf}}
+  - {name: more, train: smoke, from: base}
+  - {name: last, export: {format: gguff}}";
+    let parsed = Parsed::of("mine.yaml", "mine", text).unwrap();
+    let at: Vec<usize> = parsed.faults.iter().map(|(at, _)| *at).collect();
+    assert_eq!(at, [0, 1, 2, 3]);
+    assert_eq!(parsed.unread, ["stage 3", "rep"]);
+    let names = parsed.pipeline.stages.iter().map(|stage| &stage.name);
+    let names: Vec<&String> = names.collect();
+    assert_eq!(names, ["base", "exam", "stage 3", "rep", "more", "last"]);
+    let Work::Eval(exam) = &parsed.pipeline.stages[1].work else {
+        panic!("{parsed:?}");
+    };
+    assert_eq!(exam.tasks, ["made_srt"]);
+    assert_eq!(
+        from(&parsed.pipeline, "more"),
+        StageModel::Stage("base".into())
+    );
+}
+
 #[test]
 fn everything_that_is_wrong_is_said_at_once_with_its_line() {
     let text = "name: mine

@@ -113,7 +113,7 @@ actions! {
         CompareEvals "compare-evals" "evaluations" "Compare evaluation results of the marked runs; without marks, show those of the selected run."
     }
     Run "run" "Run" {
-        Pause "pause" "pause" "Pause or resume the run; a stopped run resumes from its latest checkpoint."
+        Pause "pause" "pause" "Pause or resume the run; a stopped run resumes from its latest checkpoint, and its pipeline with it."
         Checkpoint "checkpoint" "checkpoint" "Save a checkpoint now."
         Evaluate "evaluate" "evaluate" "Run an evaluation now; if the run ended early, edit its spec and restart it."
         Sample "sample" "sample" "Sample from your own prompt."

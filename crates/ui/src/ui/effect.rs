@@ -28,6 +28,11 @@ pub enum Effect {
         /// To begin when the run in this directory has ended.
         after: Option<PathBuf>,
     },
+    /// Start the engine of a pipeline that nobody drives, by the run of one of its stages, and hold the run that trains first.
+    ContinuePipeline {
+        slot: Slot,
+        run_dir: PathBuf,
+    },
     /// See whether an engine trains a run whose own has ended.
     LookForEngine(PathBuf),
     /// See how the pipeline of a stage's run stands.
@@ -139,6 +144,8 @@ pub enum Effect {
         host: usize,
         run: String,
     },
+    /// Watch the machines of the user's file of hosts.
+    WatchFleet,
     /// Read this machine once a second from now on; once is enough.
     WatchHardware,
     /// Write the screen, or a part of it, as a picture under this name.

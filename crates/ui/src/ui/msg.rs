@@ -237,6 +237,8 @@ pub struct StageOf {
     /// From 1.
     pub number: usize,
     pub n_stages: usize,
+    /// It is done or was left out: the pipeline goes on behind it.
+    pub is_over: bool,
     /// The pipeline as it was when somebody looked last.
     pub standing: PipelineStatus,
     /// The first stage behind it that is not done.
@@ -268,14 +270,20 @@ impl StageOf {
         }
     }
 
+    /// Whether its pipeline, which nobody drives, goes on where its run is: with the run, or behind it where no steps of it are left.
+    pub fn continues(&self, steps_left: bool) -> bool {
+        self.resume().is_some() && !(self.is_over && steps_left)
+    }
+
     /// `stage 2 of 3`
     pub fn place(&self) -> String {
         format!("stage {} of {}", self.number, self.n_stages)
     }
 
-    /// `next: rl`, while the pipeline has stages left behind this one.
+    /// `next: rl`, while the pipeline has stages left behind this one and an engine drives it.
     pub fn next_words(&self) -> Option<String> {
-        let next = self.next.as_deref()?;
+        let driven = self.standing == PipelineStatus::Running;
+        let next = self.next.as_deref().filter(|_| driven)?;
         Some(format!("next: {}", one_line(next)))
     }
 

@@ -29,6 +29,8 @@ pub enum Request {
     OpenRun(PathBuf),
     /// Let a run that ended early go on; asked first in the same way.
     ResumeRun(PathBuf),
+    /// Let the pipeline of this stage's run go on; like a pipeline that is started, it waits for no other run.
+    ContinuePipeline(PathBuf),
     /// Leave the workbench, as its key does.
     Leave,
     /// The preset that other panes begin with.

@@ -88,6 +88,14 @@ impl Store {
         }
     }
 
+    /// Whether the pipeline of a listed run stands still and goes on with it or behind it.
+    pub fn continues(&self, run: &RunSummary) -> bool {
+        let stage = self.stages.get(&run.created_as);
+        let steps_left = run.status != RunStatus::Finished || run.has_steps_left();
+        let ended = run.status != RunStatus::Live;
+        ended && stage.is_some_and(|stage| stage.continues(steps_left))
+    }
+
     pub fn any_live(&self) -> bool {
         self.runs().iter().any(|run| run.status == RunStatus::Live)
     }
@@ -264,6 +272,14 @@ impl OpenRun {
         let early = finish.map_or(ended, |finish| finish.outcome != Outcome::Completed);
         let ours = self.holder != Holder::Foreign;
         self.path.clone().filter(|_| early && ours && !self.live())
+    }
+
+    /// The run's directory, where its pipeline stands still and goes on with it or behind it.
+    pub fn continues(&self) -> Option<PathBuf> {
+        let stage = self.stage.as_ref().filter(|_| !self.live())?;
+        let path = self.path.clone()?;
+        let steps_left = self.resumable().is_some();
+        stage.continues(steps_left).then_some(path)
     }
 
     /// What was asked of a run that can go on: the editor begins from it.

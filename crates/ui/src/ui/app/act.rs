@@ -73,6 +73,7 @@ impl App {
             Request::StartRun(target) => return self.begin(Wanted::Preset(target)),
             Request::OpenRun(path) => return self.open_or_show(path),
             Request::ResumeRun(path) => return self.begin(Wanted::Resume(path)),
+            Request::ContinuePipeline(path) => return self.continue_pipeline(path),
             Request::Refill(picker) => {
                 if let Some(overlay) = self.overlays.last_mut() {
                     overlay.refill(*picker);

@@ -370,6 +370,17 @@ impl App {
         effects
     }
 
+    /// Lets the pipeline of a stage's run go on.
+    fn continue_pipeline(&mut self, path: PathBuf) -> Vec<Effect> {
+        let title = title_of(&path);
+        let (slot, mut effects) = self.open_slot(title);
+        effects.push(Effect::ContinuePipeline {
+            slot,
+            run_dir: path,
+        });
+        effects
+    }
+
     fn start_run(&mut self, target: String, after: Option<PathBuf>) -> Vec<Effect> {
         // Started as it is it would train on made-up rows, which is not what it was chosen for.
         if self.store.is_template(&target) {

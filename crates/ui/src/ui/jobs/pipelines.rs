@@ -39,6 +39,19 @@ impl JobContext {
         Ok(Some((dir, linked)))
     }
 
+    /// Goes on with the pipeline of a stage's run, from its first stage that is not done, and joins the run that trains first.
+    ///
+    /// # Errors
+    /// The run is of no pipeline, or why nothing of it trains.
+    pub fn continue_pipeline(&self, run_dir: &Path) -> Result<(PipelineDir, Linked), String> {
+        let run = RunDir::open(run_dir).map_err(|e| e.to_string())?;
+        let of = pipeline::membership(&run, &self.runs_dir);
+        let dir = of.ok_or("this run is no stage of a pipeline")?.dir;
+        let run = begin_pipeline(&dir, false, &self.runs_dir, &self.env)?;
+        let linked = self.join(&run);
+        Ok((dir, linked))
+    }
+
     /// The runs of all pipelines' stages by their ids: of the newest pipeline, where several have a run.
     pub fn stages(&self) -> BTreeMap<String, StageOf> {
         let mut all = BTreeMap::new();
@@ -87,6 +100,7 @@ fn place_in(dir: &PipelineDir, state: &State, at: usize, runs_dir: &Path) -> Sta
         stage: stages[at].name.clone(),
         number: at + 1,
         n_stages: stages.len(),
+        is_over: stages[at].status.is_over(),
         next: next.map(|stage| stage.name.clone()),
         live: live_stage(stages, at, runs_dir),
         outputs: stages.iter().filter_map(|s| output(s, runs_dir)).collect(),
@@ -266,13 +280,28 @@ mod tests {
         let standing = || stage_of(&first, runs.path()).unwrap().standing;
         let driver = dir.claim().unwrap();
         assert_eq!(standing(), PipelineStatus::Running);
+        let next = || stage_of(&first, runs.path()).unwrap().next_words();
+        assert_eq!(next().as_deref(), Some("next: b"));
         drop(driver);
         let mut state = dir.state().unwrap();
         state.stages[1].status = Status::Failed;
         dir.save(&state).unwrap();
         assert_eq!(standing(), PipelineStatus::Halted { resume });
-        let next = stage_of(&first, runs.path()).unwrap().next_words();
-        assert_eq!(next.as_deref(), Some("next: b"));
+        // Nobody drives it: nothing is next until somebody goes on with it.
+        assert_eq!(next(), None);
+        let of = |status: Status| {
+            let mut state = dir.state().unwrap();
+            state.stages[0].status = status;
+            dir.save(&state).unwrap();
+            stage_of(&first, runs.path()).unwrap()
+        };
+        for status in [Status::Stopped, Status::Failed, Status::Running] {
+            assert!(of(status).continues(true), "{status:?}");
+        }
+        // Steps of a stage that was left out are no part of the pipeline.
+        let left_out = of(Status::Skipped);
+        assert!(!left_out.continues(true) && left_out.continues(false));
+        of(Status::Done);
         state.stages[1].status = Status::Done;
         dir.save(&state).unwrap();
         assert_eq!(standing(), PipelineStatus::Finished);

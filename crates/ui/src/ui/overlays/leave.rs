@@ -58,7 +58,7 @@ impl LeaveQuestion {
         };
         let mut asked = Self::asked(leaving, held.holder, held.name(), now);
         let stage = held.stage.as_ref();
-        if !matches!(now, Now::Stalled | Now::Suspended) && stage.is_some_and(|stage| stage.standing != PipelineStatus::Finished) {
+        if !matches!(now, Now::Stalled | Now::Suspended) && stage.is_some_and(|stage| stage.standing == PipelineStatus::Running) {
             for (_, choice, _, what) in &mut asked.rows {
                 if *choice == LeaveChoice::StopAfterCheckpoint {
                     *what = "nothing is lost; its pipeline stops too, and can be resumed";
@@ -269,6 +269,7 @@ mod tests {
             stage: "a".into(),
             number: 1,
             n_stages: 2,
+            is_over: false,
             standing: PipelineStatus::Running,
             next: Some("b".into()),
             live: None,

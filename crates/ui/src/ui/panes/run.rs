@@ -177,9 +177,12 @@ fn open_live(store: &Store, overlay: impl FnOnce(&OpenRun) -> Box<dyn Overlay>) 
     }]
 }
 
-/// Lets the run go on that was paused or that ended early; else pauses it.
+/// Lets the run go on that was paused or that ended early, with its pipeline where it is a stage of one; else pauses it.
 fn pause(store: &Store) -> Vec<Request> {
     let held = store.held.as_ref();
+    if let Some(path) = held.and_then(OpenRun::continues) {
+        return vec![Request::ContinuePipeline(path)];
+    }
     if let Some(path) = held.and_then(OpenRun::resumable) {
         return vec![Request::ResumeRun(path)];
     }
@@ -206,13 +209,18 @@ fn no_ending(held: &OpenRun, keymap: &Keymap) -> Option<String> {
 }
 
 /// Opens the stage of the run's pipeline that trains now.
-fn live_stage(store: &Store) -> Request {
-    let stage = store.held.as_ref().and_then(|held| held.stage.as_ref());
+fn live_stage(store: &Store, keymap: &Keymap) -> Request {
+    let held = store.held.as_ref();
+    let goes_on = held.and_then(OpenRun::continues).is_some();
+    let stage = held.and_then(|held| held.stage.as_ref());
     let words = match stage.map(|stage| (&stage.live, &stage.standing)) {
         None => "this run is no stage of a pipeline".into(),
         Some((Some((_, path)), _)) => return Request::OpenRun(path.clone()),
         Some((None, PipelineStatus::Running)) => "no other stage of the pipeline trains now".into(),
         Some((None, PipelineStatus::Finished)) => "the pipeline is finished".into(),
+        Some((None, PipelineStatus::Halted { .. })) if goes_on => {
+            keymap.fill("the pipeline stands still; {pause} continues it")
+        }
         Some((None, PipelineStatus::Halted { resume })) => {
             format!("the pipeline stands still; {resume} continues it")
         }
@@ -373,11 +381,14 @@ impl RunPane {
         use Action as A;
         let (state, kept) = (&held.state, !held.state.checkpoints.is_empty());
         let word = if kept { "resume" } else { "try again" };
-        let resume = held.resumable().map(|_| (A::Pause, word));
+        let resume = match held.continues() {
+            Some(_) => Some((A::Pause, "continue pipeline")),
+            None => held.resumable().map(|_| (A::Pause, word)),
+        };
         let live = held.stage.as_ref().is_some_and(|stage| stage.live.is_some());
         let live = live.then_some((A::LiveStage, A::LiveStage.info().title));
         let mut hints: Vec<Hint> = live.into_iter().chain(resume).collect();
-        if !kept && !hints.is_empty() {
+        if !kept && held.resumable().is_some() {
             hints.insert(0, (A::Evaluate, "edit the spec"));
         }
         if state.finished.is_some() {
@@ -488,7 +499,7 @@ impl Pane for RunPane {
                     Vec::new()
                 }
             },
-            Action::LiveStage => vec![live_stage(store)],
+            Action::LiveStage => vec![live_stage(store, context.keymap)],
             Action::Stop => open_live(store, |held| Box::new(LeaveQuestion::new(false, held))),
             action => self.walk(action, store),
         }

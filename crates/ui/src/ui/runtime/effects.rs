@@ -31,6 +31,7 @@ impl Shell {
             E::StartRun { .. }
             | E::QueueRun { .. }
             | E::ResumeRun { .. }
+            | E::ContinuePipeline { .. }
             | E::StartSpec { .. }
             | E::Attach { .. }
             | E::OpenChat { .. } => self.link(effect),
@@ -77,6 +78,7 @@ impl Shell {
             | E::InspectData(_)
             | E::SavePicture { .. }
             | E::AttachThere { .. }
+            | E::WatchFleet
             | E::WatchHardware
             | E::Preflight { .. }
             | E::Redraw
@@ -106,6 +108,12 @@ impl Shell {
                 run_dir,
                 after,
             } => self.link_job(slot, move |place| place.resume(&run_dir, after)),
+            Effect::ContinuePipeline { slot, run_dir } => {
+                self.job(move |place| match place.continue_pipeline(&run_dir) {
+                    Ok((dir, linked)) => JobResult::Stages(slot, dir, linked),
+                    Err(why) => JobResult::Linked(slot, Err(why)),
+                });
+            }
             Effect::StartSpec {
                 slot,
                 name,
@@ -137,6 +145,7 @@ impl Shell {
             Effect::InspectData(subject) => self.inspect_data(*subject),
             Effect::SavePicture { name, area } => self.save_picture(name, area),
             Effect::AttachThere { host, run } => self.attach_there(host, &run),
+            Effect::WatchFleet => self.watch_own_fleet(),
             Effect::WatchHardware => self.watch_hardware(),
             Effect::Preflight { round, yaml } => self.preflight(round, yaml),
             Effect::Redraw => {

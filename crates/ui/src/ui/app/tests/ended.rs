@@ -128,6 +128,7 @@ fn first_of_two() -> StageOf {
         stage: "base".into(),
         number: 1,
         n_stages: 2,
+        is_over: true,
         standing: PipelineStatus::Running,
         next: Some("chat".into()),
         live: None,
@@ -212,6 +213,39 @@ fn a_character_model_is_trained_longer_and_never_taught_conversations() {
         picture.contains(&format!("train longer  {command}")),
         "{picture}"
     );
+}
+
+/// The page began with fewer steps, from a check before the first, and advised twice as many below: the best step was the last.
+#[test]
+fn fewer_steps_than_the_best_took_are_not_advised_and_more_only_without_such_advice() {
+    let checked = Event::Checked {
+        finding: crate::base::finding::Finding {
+            fix: "more data, or -s max_steps=476".into(),
+            status: crate::base::finding::Status::Warn,
+            ..crate::base::finding::Finding::pass("train: 67 epochs").named("settings", "settings")
+        }
+        .into(),
+        seconds: 0.1,
+        next: None,
+    };
+    let page = |best: u64| {
+        let mut end = finish(Outcome::Completed, 2_000, "");
+        if let Event::Finished { best: of, .. } = &mut end {
+            *of = Some(crate::wire::Best {
+                step: best,
+                metric: "val/loss".into(),
+                value: Num(1.8),
+                direction: crate::wire::Direction::Lower,
+            });
+        }
+        let mut bench = ended(tape::until(5, 2_000), vec![checked.clone(), end]);
+        flowing(&bench.press("r").picture(160, 60))
+    };
+    let (last, early) = (page(2_000), page(400));
+    assert!(!last.contains("max_steps=476"), "{last}");
+    assert!(last.contains("-s max_steps=4000"), "{last}");
+    assert!(early.contains("@0 -s max_steps=476"), "{early}");
+    assert!(!early.contains("train longer"), "{early}");
 }
 
 /// A pause of an hour is time of the run, and no part of its speed.

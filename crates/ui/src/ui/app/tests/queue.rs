@@ -160,6 +160,7 @@ fn a_renamed_run_of_a_stage_keeps_its_place_in_the_pipeline() {
         stage: "sft".into(),
         number: 2,
         n_stages: 5,
+        is_over: false,
         standing: crate::ui::msg::PipelineStatus::Running,
         next: None,
         live: None,

@@ -121,6 +121,7 @@ const RUN: &[Scene] = &[
             stage: "chat".into(),
             number: 2,
             n_stages: 5,
+            is_over: false,
             standing: PipelineStatus::Running,
             next: Some("rl".into()),
             live: None,

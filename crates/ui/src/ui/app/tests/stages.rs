@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::run::state::Level;
+use crate::wire::Outcome::{Completed, Stopped};
 
 const RUN: &str = "runs/2026-11-21-1040-shakespeare-k3qf";
 
@@ -15,6 +16,7 @@ fn stage(live: Option<(String, PathBuf)>, outputs: Vec<(&'static str, PathBuf)>)
         stage: "chat".into(),
         number: 2,
         n_stages: 5,
+        is_over: true,
         standing: match live {
             Some(_) => PipelineStatus::Running,
             None => PipelineStatus::Finished,
@@ -50,6 +52,82 @@ fn a_long_path_is_whole_and_broken_behind_a_slash() {
             assert!(line.contains("/gguf/") || line.ends_with('/'), "{picture}");
         }
     }
+}
+
+/// What goes on with the pipeline was a line for a shell, and the key for it trained the stopped stage alone: no stage followed.
+#[test]
+fn a_key_continues_a_pipeline_that_stands_still() {
+    let run: PathBuf = RUN.into();
+    let halted = |is_over: bool, outcome| {
+        let mut bench = stage(None, Vec::new());
+        let held = bench.app.store.held.as_mut().unwrap();
+        held.state.finished.as_mut().unwrap().outcome = outcome;
+        let of = held.stage.as_mut().unwrap();
+        of.standing = PipelineStatus::Halted {
+            resume: "llmtui train --resume speedrun-abcd".into(),
+        };
+        (of.is_over, of.next) = (is_over, Some("rl".into()));
+        bench
+    };
+    for (is_over, outcome) in [(true, Completed), (false, Completed), (false, Stopped)] {
+        let mut bench = halted(is_over, outcome);
+        for size in [(80, 24), (160, 48)] {
+            let picture = bench.picture(size.0, size.1);
+            for words in [
+                "continue the pipeline",
+                "p continue pipeline",
+                "which stands still",
+            ] {
+                assert!(picture.contains(words), "{words}: {picture}");
+            }
+            for promised in ["next: rl", "resume from step"] {
+                assert!(!picture.contains(promised), "{promised}: {picture}");
+            }
+        }
+        bench.press("p");
+        let goes_on = |effect: &Effect| matches!(effect, Effect::ContinuePipeline { run_dir, .. } if *run_dir == run);
+        assert!(bench.effects.iter().any(goes_on), "{:?}", bench.effects);
+    }
+    // The pipeline goes on behind a stage that was left out: its run is resumed alone.
+    let mut alone = halted(true, Stopped);
+    let picture = alone.picture(160, 48);
+    for words in ["continue the pipeline", "resume from step"] {
+        assert!(picture.contains(words), "{words}: {picture}");
+    }
+    alone.press("p");
+    let resumes = |effect: &Effect| matches!(effect, Effect::ResumeRun { .. });
+    assert!(alone.effects.iter().any(resumes), "{:?}", alone.effects);
+}
+
+#[test]
+fn home_continues_a_pipeline_from_the_run_of_its_stage() {
+    let stopped = runs().remove(2);
+    let of = StageOf {
+        pipeline: "speedrun".into(),
+        stage: "chat".into(),
+        number: 2,
+        n_stages: 5,
+        is_over: false,
+        standing: PipelineStatus::Halted {
+            resume: "llmtui train --resume speedrun-abcd".into(),
+        },
+        next: Some("rl".into()),
+        live: None,
+        outputs: Vec::new(),
+    };
+    let mut bench = Bench::new();
+    bench.runs();
+    bench.msg(Msg::Stages([(stopped.created_as.clone(), of)].into()));
+    let picture = bench.press("end up").picture(160, 48);
+    for words in [
+        "R continue pipeline",
+        "of pipeline speedrun, which stands still",
+    ] {
+        assert!(picture.contains(words), "{words}: {picture}");
+    }
+    bench.press("shift-r");
+    let goes_on = |effect: &Effect| matches!(effect, Effect::ContinuePipeline { run_dir, .. } if *run_dir == stopped.path);
+    assert!(bench.effects.iter().any(goes_on), "{:?}", bench.effects);
 }
 
 /// The page named the stage that trains, and no key led there.

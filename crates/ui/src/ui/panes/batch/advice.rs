@@ -139,15 +139,26 @@ fn needs_the_start(setting: &str) -> bool {
     key.contains("warmup") || fixed && !key.ends_with("dropout")
 }
 
+/// The last step that settings ask for, where they say one.
+pub fn last_step(settings: &[String]) -> Option<u64> {
+    let steps = |setting: &String| {
+        let (key, value) = setting.split_once('=')?;
+        let of_steps = key == "max_steps" || key.ends_with(".max_steps");
+        value.replace('_', "").parse().ok().filter(|_| of_steps)
+    };
+    settings.iter().find_map(steps)
+}
+
 /// The steps that a branch with other settings can begin at, most useful first: the newest checkpoint from before what the
-/// finding saw, the best and the newest one; 0 is the start. A checkpoint of the last step leaves nothing to train, and
-/// what any finding calls broken, or asks for from the first step on, begins anew: never at a checkpoint that has it.
+/// finding saw, the best and the newest one; 0 is the start. A checkpoint of the last step under those settings leaves nothing to
+/// train, and what any finding calls broken, or asks for from the first step on, begins anew: never at a checkpoint that has it.
 pub fn starts(held: &OpenRun, all: &[Finding], finding: &Finding, settings: &[String]) -> Vec<(&'static str, u64)> {
     if settings.iter().any(|setting| needs_the_start(setting)) {
         return vec![("start", 0)];
     }
     let marks = checkpoints(held);
-    let last = held.state.head.as_ref().map_or(0, |head| head.max_steps);
+    let planned = held.state.head.as_ref().map_or(0, |head| head.max_steps);
+    let last = last_step(settings).unwrap_or(planned);
     let leaves_some = |step: u64| last == 0 || step < last;
     let limit = limit(held, all, finding);
     let sound = |step: u64| limit.is_none_or(|broken| step < broken);
@@ -155,8 +166,13 @@ pub fn starts(held: &OpenRun, all: &[Finding], finding: &Finding, settings: &[St
     let before = before(held, finding, |step| leaves_some(step) && sound(step));
     let before = before.map(|step| ("before it", step));
     let good = || open().filter(|mark| sound(mark.step));
-    let best = good().find(|mark| mark.best).map(|mark| ("best", mark.step));
-    let newest = good().next().map(|mark| ("newest", mark.step));
+    // An older one was the best when it was saved, and is not any more.
+    let best = marks.iter().rev().find(|mark| mark.best).map(|mark| mark.step);
+    let best = good().find(|mark| best == Some(mark.step)).map(|mark| ("best", mark.step));
+    let newest = good().next().map(|mark| match marks.last() {
+        Some(last) if last.step == mark.step => ("newest", mark.step),
+        _ => ("earlier", mark.step),
+    });
     let start = Some(("start", 0));
     let anew = limit.is_some() || finding.id == "preflight";
     let order = match anew {

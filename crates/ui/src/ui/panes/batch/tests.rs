@@ -407,6 +407,14 @@ fn advice_of_findings_is_followed_in_the_run_or_in_a_branch() {
     let odd = crate::base::finding::Signal::of("train/loss", f64::NAN, "train loss NaN").at(50);
     let odd = Finding::fail(odd, "", "-s lr=1e-3");
     assert_eq!(starts(held, &[], &odd, &settings)[0], ("before it", 20));
+    // Fewer steps than are done end before a checkpoint.
+    let fewer = Finding::warn("43 epochs", "", "more data, or -s train.max_steps=20");
+    assert_eq!(starts(held, &[], &fewer, &fewer.changes()), [("start", 0)]);
+    let more = Finding::warn("short", "", "-s max_steps=1_000");
+    assert_eq!(starts(held, &[], &more, &more.changes()), [("best", 20), ("newest", 40), ("start", 0)]);
+    // The best is the last one: an older one, which was the best when it was saved, is not called so.
+    held.state.apply(&checkpointed(40, true));
+    assert_eq!(starts(held, &[], &doubtful, &settings), [("earlier", 20), ("start", 0)]);
     let opened = format!("{:?}", advice(held, &[failed]));
     assert!(opened.contains("title: \"from the start: lr=1e-3\"") && !opened.contains("from 40"), "{opened}");
     let mut pane = BatchPane::default();

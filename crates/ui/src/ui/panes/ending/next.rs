@@ -4,10 +4,11 @@ use super::{Ending, lost};
 use crate::base::finding::Status;
 use crate::base::human;
 use crate::base::text::{one_line, shown};
+use crate::diagnosis::Verdict;
 use crate::ui::action::Action;
 use crate::ui::layout::wrap;
 use crate::ui::msg::{Holder, StageOf};
-use crate::ui::panes::batch::starts;
+use crate::ui::panes::batch::{last_step, starts};
 use crate::ui::panes::{chat, examples, health, samples};
 use crate::ui::theme::Meaning;
 use crate::ui::widgets::text::{Word, word};
@@ -88,7 +89,12 @@ impl Ending<'_> {
     fn resume_actions(&self) -> Vec<Next> {
         let (name, outcome) = (self.name(), self.finish.outcome);
         let mut next = Vec::new();
-        let go_on = self.held.resumable().map(|_| self.resume());
+        let stage = self.held.stage.as_ref();
+        let pipeline = stage.and_then(StageOf::resume);
+        let (go_on, pipeline) = match (self.held.continues(), pipeline) {
+            (Some(_), Some(resume)) => (Some(self.continue_pipeline(resume)), None),
+            _ => (self.held.resumable().map(|_| self.resume()), pipeline),
+        };
         // Other settings help against a training that failed, not against a disk.
         let settings_help = !lost(outcome) || outcome == Outcome::Failed;
         let (first, later) = match settings_help {
@@ -97,7 +103,8 @@ impl Ending<'_> {
         };
         next.extend(first);
         if let Some((step, settings)) = self.advised() {
-            let command = format!("llmtui train --branch {name}@{step} {settings}");
+            let settings = settings.join(" -s ");
+            let command = format!("llmtui train --branch {name}@{step} -s {settings}");
             let what = match step {
                 0 => "again, as advised",
                 _ => "branch as advised",
@@ -112,11 +119,16 @@ impl Ending<'_> {
             next.push(self.by_key(Action::Evaluate, "edit the spec"));
         }
         next.extend(later);
-        let stage = self.held.stage.as_ref();
-        if let Some(resume) = stage.and_then(StageOf::resume) {
+        // With the stages behind this run, which was left out.
+        if let Some(resume) = pipeline {
             next.push(self.by_command("continue the pipeline", resume.into()));
         }
         next
+    }
+
+    /// Of a run that goes on with its pipeline, or whose pipeline goes on behind it.
+    fn continue_pipeline(&self, resume: &str) -> Next {
+        self.both(Action::Pause, "continue the pipeline", resume.into())
     }
 
     /// The stage of its pipeline that trains now.
@@ -182,7 +194,7 @@ impl Ending<'_> {
         }
         match self.longer() {
             // More steps are for what did all of its own; this one goes on first.
-            Some(_) if self.held.resumable().is_some() => {}
+            Some(_) if self.held.resumable().is_some() || self.had_enough() => {}
             None => {
                 let command = format!("llmtui train sft -s train.from={name} -s data.path=FILE");
                 next.push(self.by_command("fine-tune it", command));
@@ -195,18 +207,30 @@ impl Ending<'_> {
         next
     }
 
-    /// The first advice that names settings, after `-s`, what failed before what is only doubtful; and the step to branch
-    /// from, 0 for the start.
-    fn advised(&self) -> Option<(u64, String)> {
+    /// The first advice that names settings, what failed before what is only doubtful; and the step to branch from, 0 for the
+    /// start. Fewer steps than the best evaluation took would end before it: a check that feared too many epochs was wrong.
+    fn advised(&self) -> Option<(u64, Vec<String>)> {
         if self.held.holder == Holder::Foreign {
             return None;
         }
-        let finding = self.diagnosis.advised()?;
-        let settings = finding.changes();
-        let (_, step) = starts(self.held, &self.diagnosis.findings, finding, &settings)
-            .into_iter()
-            .next()?;
-        Some((step, format!("-s {}", settings.join(" -s "))))
+        let best = self.top().map_or(0, |top| top.step);
+        self.diagnosis.advice().find_map(|finding| {
+            let settings = finding.changes();
+            if last_step(&settings).is_some_and(|last| last < best) {
+                return None;
+            }
+            let starts = starts(self.held, &self.diagnosis.findings, finding, &settings);
+            let (_, step) = starts.into_iter().next()?;
+            Some((step, settings))
+        })
+    }
+
+    /// More steps would only be more of what is wrong: it overfits, or is advised to take fewer.
+    fn had_enough(&self) -> bool {
+        let of = self.state().head.as_ref().map_or(0, |head| head.max_steps);
+        let fewer =
+            |(_, settings): (u64, Vec<String>)| last_step(&settings).is_some_and(|last| last < of);
+        self.diagnosis.verdict == Verdict::Overfitting || self.advised().is_some_and(fewer)
     }
 
     /// Twice the steps, for a run that no conversations can be taught: a reward model writes none; a vocabulary of characters has

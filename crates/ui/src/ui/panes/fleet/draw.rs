@@ -5,6 +5,7 @@ use crate::base::clock::{Moment, UnixMillis};
 use crate::base::human::{self, grouped};
 use crate::base::text::one_line;
 use crate::fleet::{EXAMPLE, HostState, HostStatus, Row};
+use crate::ui::keymap::Keymap;
 use crate::ui::store::short_run;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text::{self, Word, muted, word};
@@ -29,6 +30,7 @@ impl FleetPane {
         buffer: &mut Buffer,
         area: Rect,
         at_now: Moment,
+        keymap: &Keymap,
         theme: &Theme,
     ) -> Vec<(usize, Rect)> {
         let inner = Rect {
@@ -37,9 +39,10 @@ impl FleetPane {
             ..area
         };
         let Some(fleet) = &self.fleet else {
-            let words = format!(
-                "No other machine is watched. `llmtui fleet` shows the runs of all machines listed in a file (~/.config/llmtui/hosts.yaml):\n\n{EXAMPLE}"
+            let words = keymap.fill(
+                "No other machine is watched. {accept} connects to the machines listed in ~/.config/llmtui/hosts.yaml, as `llmtui fleet` does. Such a file:",
             );
+            let words = format!("{words}\n\n{EXAMPLE}");
             text::paragraph(buffer, inner, &words, Meaning::Muted, theme);
             return Vec::new();
         };

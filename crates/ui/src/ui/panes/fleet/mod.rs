@@ -58,10 +58,10 @@ impl FleetPane {
         rows.iter().position(|row| row.at == *at && row.run.id == *id)
     }
 
-    /// Shows the marked run: here in this workbench, elsewhere over ssh in this terminal.
+    /// Watches the machines of the user's file; then shows the marked run: here in this workbench, elsewhere over ssh in this terminal.
     fn open(&self) -> Vec<Request> {
         let Some(fleet) = &self.fleet else {
-            return Vec::new();
+            return vec![Request::Do(Effect::WatchFleet)];
         };
         let rows = fleet.rows(self.sort);
         let Some(row) = rows.get(self.place(fleet).unwrap_or(0)) else {
@@ -90,7 +90,7 @@ impl Pane for FleetPane {
                 hints.extend(titles(&[Action::FleetSort]));
                 hints
             }
-            None => Vec::new(),
+            None => vec![(Action::Accept, "connect")],
         })
     }
 
@@ -140,7 +140,7 @@ impl Pane for FleetPane {
     }
 
     fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
-        let rows = self.draw_all(frame.buffer_mut(), area, context.store.moment(), context.theme);
+        let rows = self.draw_all(frame.buffer_mut(), area, context.store.moment(), context.keymap, context.theme);
         for (row, area) in rows {
             context.hits.add(area, Target::Row(row));
         }

@@ -78,6 +78,19 @@ fn machines_and_all_their_runs_stand_in_one_list() {
     assert!(shown.contains("0 live"), "{shown}");
 }
 
+/// "`llmtui fleet` shows …", and no key did anything.
+#[test]
+fn enter_watches_the_machines_of_the_file() {
+    let mut around = TestContext::new();
+    let mut pane = FleetPane::default();
+    let shown = screen(&mut pane, &mut around);
+    for words in ["No other machine is watched. enter connects", "hosts.yaml", "me@gpu-box"] {
+        assert!(shown.contains(words), "{words}\n{shown}");
+    }
+    let asked = pane.act(Action::Accept, &mut around.context());
+    assert!(matches!(&asked[..], [Request::Do(Effect::WatchFleet)]), "{asked:?}");
+}
+
 #[test]
 fn enter_shows_a_run_here_or_over_ssh() {
     let mut around = TestContext::new();

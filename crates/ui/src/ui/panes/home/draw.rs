@@ -12,7 +12,6 @@ use crate::run::state::phase_word;
 use crate::ui::glyphs::Glyphs;
 use crate::ui::hit::Target;
 use crate::ui::layout::{cut, cut_middle, fill, rule, scroll_to, split_bottom, split_top};
-use crate::ui::msg::StageOf;
 use crate::ui::panes::PaneContext;
 use crate::ui::rows::PresetRow;
 use crate::ui::store::{Store, short_run};
@@ -324,7 +323,11 @@ fn about(run: &RunSummary, store: &Store) -> Option<(String, Meaning)> {
     if run.status == RunStatus::Failed && !why.is_empty() {
         return Some((why, Meaning::Bad));
     }
-    let stage = store.stages.get(&run.created_as).map(StageOf::words);
+    let stage = store.stages.get(&run.created_as);
+    let stage = stage.map(|stage| match stage.resume() {
+        Some(_) => format!("{}, which stands still", stage.words()),
+        None => stage.words(),
+    });
     // Runs of a sweep differ in nothing else.
     let changed = || {
         let changed = one_line(&run.changed.join(" "));

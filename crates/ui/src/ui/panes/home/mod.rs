@@ -354,6 +354,7 @@ impl HomePane {
         vec![match selected.map(|run| (run.status, run)) {
             None => info("select a run that was stopped"),
             Some((RunStatus::Live, _)) => info(&keymap.fill("this run is live; {accept} opens it")),
+            Some((_, run)) if store.continues(run) => Request::ContinuePipeline(run.path.clone()),
             Some((RunStatus::Finished, run)) if !run.has_steps_left() => {
                 info("this run has completed all its steps")
             }
@@ -362,10 +363,14 @@ impl HomePane {
     }
 }
 
-/// Whether a run ended with steps left.
-fn is_resumable(store: &Store, path: &Path) -> bool {
-    let run = store.runs().iter().find(|run| run.path == path);
-    run.is_some_and(|run| run.status != RunStatus::Live && run.has_steps_left())
+/// The word for going on with a run: its pipeline, where that stands still, or the run alone if it ended with steps left.
+fn resume_word(store: &Store, path: &Path) -> Option<&'static str> {
+    let run = store.runs().iter().find(|run| run.path == path)?;
+    let ended = run.status != RunStatus::Live && run.has_steps_left();
+    match store.continues(run) {
+        true => Some("continue pipeline"),
+        false => ended.then_some(Action::ResumeRun.info().title),
+    }
 }
 
 /// Runs, presets and spec files.
@@ -404,18 +409,18 @@ impl Pane for HomePane {
             A::Sort,
             A::Refresh,
         ];
+        let mut own = vec![(A::Accept, accept)];
         let of_row: &[A] = match self.current(store) {
-            Some(HomeRow::Run(path)) if is_resumable(store, &path) => {
-                &[A::ResumeRun, A::ChatWith, A::CompareRuns]
+            Some(HomeRow::Run(path)) => {
+                own.extend(resume_word(store, &path).map(|word| (A::ResumeRun, word)));
+                &[A::ChatWith, A::CompareRuns]
             }
-            Some(HomeRow::Run(_)) => &[A::ChatWith, A::CompareRuns],
             Some(HomeRow::Preset(_)) => &[A::EditPreset],
             _ => &[],
         };
         let on_run = matches!(self.current(store), Some(HomeRow::Run(_)));
         let fits = |action: &A| on_run || !matches!(action, A::MarkRun | A::MarkSweep | A::CompareEvals);
         let all = of_row.iter().copied().chain(rest.into_iter().filter(fits));
-        let mut own = vec![(A::Accept, accept)];
         own.extend(titles(&all.collect::<Vec<A>>()));
         Hints::of_pane(own)
     }
