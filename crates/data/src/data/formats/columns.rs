@@ -1,6 +1,6 @@
 //! Column mappings, for data sets whose names differ from a format's own.
 
-use super::FormatId;
+use super::{FormatId, QUESTION};
 use crate::base::near::{alike, did_you_mean};
 use crate::data::DataError;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -61,7 +61,10 @@ impl JsonSchema for Columns {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let mut parts = serde_json::Map::new();
         for part in FormatId::ALL.iter().flat_map(|f| f.format().parts) {
-            let description = format!("The column that is the `{}` of a row.", part.name);
+            let description = match part.name == QUESTION.name {
+                true => "The column whose texts are user turns, which the chat template writes: texts of a column named `prompt` are continued as they are.".to_string(),
+                false => format!("The column that is the `{}` of a row.", part.name),
+            };
             let text = serde_json::json!({"type": ["string", "null"], "description": description});
             parts.insert(part.name.into(), text);
         }

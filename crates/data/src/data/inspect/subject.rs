@@ -3,7 +3,7 @@
 use super::drive::{Fed, Progress, drive};
 use super::feed::{Feed, Item};
 use super::ngrams::Reference;
-use super::reader::{Reader, supervised};
+use super::reader::{Reader, supervised, template_words};
 use super::row::tool_names;
 use super::view::View;
 use super::words::push_words;
@@ -336,6 +336,7 @@ impl Subject {
         let child = Child::of_this_program();
         let said = self.template.as_deref().unwrap_or(AUTO);
         let examples = || beginning.iter().flat_map(|item| &item.example);
+        let turns = examples().any(|example| has_turns(&example.content));
         // ChatML writes no tools, Qwen's form of it does.
         let usual = match examples().any(|example| !tool_names(example).is_empty()) {
             true => "qwen",
@@ -351,7 +352,8 @@ impl Subject {
             let tokenizer = tokenizer::load(Path::new(path), &child)?;
             let template = template_for(&tokenizer)?;
             let n = grouped(tokenizer.vocab_size() as u64);
-            let name = format!("{path} ({n} tokens), template {}", template.name());
+            let words = template_words(&template, turns);
+            let name = format!("{path} ({n} tokens), {words}");
             let train_on = match &self.what {
                 What::Spec(config) => config.train_on,
                 What::Path(_) => TrainOn::Auto,
@@ -362,14 +364,14 @@ impl Subject {
         let What::Spec(config) = &self.what else {
             let bare = supervised(&text)?;
             let template = template_for(&bare)?;
-            return Reader::of_trained(&bare, template);
+            return Reader::of_trained(&bare, template, turns);
         };
         let tokenizer = match config.tokenizer {
             TokenizerConfig::Char(_) => alphabet(config, &self.reading(context))?,
             _ => {
                 // As the run does: the marks of its template are tokens, and the ends of answers with them.
                 let template = if said == AUTO { usual } else { said };
-                let marks = match examples().any(|example| has_turns(&example.content)) {
+                let marks = match turns {
                     true => ChatMarkers::of_template(template),
                     false => ChatMarkers::None,
                 };
