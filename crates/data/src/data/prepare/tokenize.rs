@@ -5,6 +5,7 @@ use super::fitted::{fitted, warning};
 use super::unanswered;
 use crate::base::human::{self, grouped, percent};
 use crate::data::chat::{TOOLS_FIX, Template};
+use crate::data::cleaning::{clean_command, rendering_options};
 use crate::data::corpus::sha256;
 use crate::data::examples::{Examples, LOOKED_BEHIND, examples, of_several};
 use crate::data::formats::{FormatId, weight};
@@ -115,7 +116,14 @@ impl Tokenizing<'_> {
         match bad + rows.skipped().count {
             // The file has changed meanwhile.
             0 => fault,
-            bad => of_several(fault, (good, bad), all),
+            faulty => {
+                let mut options = rows.reading_options();
+                if bad > 0 {
+                    options += &rendering_options(config);
+                }
+                let clean = clean_command("FILE", &options);
+                of_several(fault, (good, faulty), all, &clean)
+            }
         }
     }
 
