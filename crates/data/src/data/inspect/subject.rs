@@ -202,7 +202,11 @@ impl Subject {
         context: &ReadContext,
         on_progress: OnProgress<'_>,
     ) -> Result<Inspected, DataError> {
-        let mut feed = self.feed(context)?;
+        // Every file is judged; only a copy of them has to be whole.
+        let mut feed = self.feed(&ReadContext {
+            past_broken: true,
+            ..context.clone()
+        })?;
         let beginning = beginning(&mut feed);
         let of_answers = of_answers(&beginning);
         let view: Arc<dyn View> = Arc::new(self.view(&beginning, context)?);
@@ -239,7 +243,7 @@ impl Subject {
         if let Some(fix) = of_answers {
             inspector.set_fix("unread_columns", fix);
         }
-        if let Some(fault) = feed.broken() {
+        if let Some(fault) = feed.lost().next() {
             inspector.set_fix(
                 "unreadable",
                 format!(
@@ -262,12 +266,15 @@ impl Subject {
     fn left_out(&self, feed: &Feed, (given_up, cut_off): (bool, bool), rows: u64) -> Vec<String> {
         let rows = crate::base::human::grouped(rows);
         let mut words = feed.notes.clone();
-        if let Some(fault) = feed.broken() {
-            words.push(format!(
-                "nothing after {} was inspected: {}",
+        let of_file = if feed.files > 1 { " in that file" } else { "" };
+        let lost = feed.lost().map(|fault| {
+            format!(
+                "nothing after {}{of_file} was inspected: {}",
                 fault.place, fault.what
-            ));
-        } else if given_up || cut_off {
+            )
+        });
+        words.extend(lost);
+        if given_up || cut_off {
             words.push(format!("only the first {rows} rows were inspected"));
         }
         words
@@ -604,6 +611,34 @@ mod tests {
         assert_eq!(dropped(None), []);
         // Gemma's begins with the user.
         assert_eq!(dropped(Some("gemma")), [(4, "unrendered")]);
+    }
+
+    /// The first of seven texts hid the others, and nothing said that they were sound.
+    #[test]
+    fn a_broken_file_hides_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.txt"), b"caf\xe9\n").unwrap();
+        let text = |words: &str| format!("{words} one\n\n{words} two\n");
+        for name in ["b", "c"] {
+            std::fs::write(dir.path().join(format!("{name}.txt")), text(name)).unwrap();
+        }
+        let inspected = |path: &Path| {
+            let subject = Subject::of_path(&path.display().to_string());
+            let mut on_progress = |_| ControlFlow::Continue(());
+            let found = subject.inspect(&ReadContext::default(), &mut on_progress);
+            found.unwrap().report
+        };
+        let report = inspected(dir.path());
+        assert_eq!((report.rows, report.sources.len()), (5, 2));
+        assert_eq!(report.format, "plain text, by paragraph");
+        let unreadable = report.findings.iter().find(|f| f.id == "unreadable");
+        assert_eq!(unreadable.unwrap().rows, 1);
+        assert!(report.limits[0].contains("a.txt:1 in that file"));
+        assert!(report.passed.contains(&"Exact duplicates"));
+        // Of a text that was not read nothing is said.
+        let report = inspected(&dir.path().join("a.txt"));
+        assert_eq!((report.rows, report.passed.len()), (1, 0));
+        assert!(report.limits[0].starts_with("nothing after "));
     }
 
     /// It was called a row that the template rejects, with advice on turns and templates.
