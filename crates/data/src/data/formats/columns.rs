@@ -2,6 +2,7 @@
 
 use super::{FormatId, QUESTION};
 use crate::base::near::{alike, did_you_mean};
+use crate::base::ssh::shell_quote;
 use crate::data::DataError;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -88,7 +89,7 @@ pub(super) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> O
     alike(0.8, word, names)
 }
 
-/// A fix in the words of a spec, in those of `llmtui data`: `data.columns: {text: body}` is `--column text=body`.
+/// A fix in the words of a spec, in those of `llmtui data`, for a shell: `data.columns: {text: body}` is `--column text=body`.
 pub fn in_options(fix: &str) -> String {
     const COLUMNS: &str = "data.columns: {";
     let mut out = String::new();
@@ -100,7 +101,7 @@ pub fn in_options(fix: &str) -> String {
         out.push_str(before);
         let options = pairs
             .split(", ")
-            .map(|pair| format!("--column {}", pair.replacen(": ", "=", 1)));
+            .map(|pair| format!("--column {}", shell_quote(&pair.replacen(": ", "=", 1))));
         out.push_str(&options.collect::<Vec<_>>().join(" "));
         rest = after;
     }
@@ -109,6 +110,7 @@ pub fn in_options(fix: &str) -> String {
         .replace("-s data.format=", "--format ")
         .replace("data.format: ", "--format ")
         .replace("data.format and ", "--format and ")
+        .replace(" with --column ", " --column ")
 }
 
 #[cfg(test)]
@@ -136,7 +138,7 @@ mod tests {
         for (fix, option) in [
             (
                 "data.format: alpaca with data.columns: {instruction: Q, output: a b}",
-                "--format alpaca with --column instruction=Q --column output=a b",
+                "--format alpaca --column instruction=Q --column 'output=a b'",
             ),
             (
                 "say data.format and data.columns: {part: column} (`-s data.format=text -s data.columns.text=X`)",

@@ -1,5 +1,6 @@
 //! What to read, and what to do with it: inspect, clean, or return row by row.
 
+mod typed;
 mod viewed;
 
 use super::drive::{Fed, Progress, drive};
