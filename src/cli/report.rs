@@ -1,5 +1,7 @@
 //! `llmtui report`: a run, a pipeline with its runs, or another program's log as one document. Only reads, and writes the document.
 
+mod requested;
+
 use super::exit::{Exit, Failure};
 use super::progress::{adapter_words, trained_words};
 use super::subject::{LogArgs, Subject, fold_log};
@@ -17,7 +19,6 @@ use crate::report::{
 };
 use crate::run::index::{self, ResolveError};
 use crate::run::{RunDir, RunState};
-use crate::spec;
 use crate::tasks;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -187,10 +188,12 @@ impl RunData {
         let request = state.head.as_ref().and_then(of_run);
         let predicted_bytes = request.as_ref().map(|request| plan(request).p50_bytes());
         let results = tasks::kept(evals, &run.names(), &cx.env);
+        let text = |path: PathBuf| read_small_text(&path, 1 << 20).unwrap_or_default();
+        let (asked, spec) = (text(run.asked_path()), text(run.spec_path()));
         Ok(RunData {
             diagnosis: diagnose(&state),
-            spec: spec_text(run),
-            asked: read_small_text(&run.asked_path(), 1 << 20).unwrap_or_default(),
+            spec: requested::marked(&asked, &spec),
+            asked: requested::read(&asked, &spec),
             trained: request
                 .as_ref()
                 .zip(state.head.as_ref())
@@ -263,32 +266,6 @@ fn trained(request: &Request, n_params: u64) -> Option<String> {
     let words = trained_words(request.n_trainable(), n_params);
     let adapter = adapter_words(request).map_or_else(String::new, |words| format!(": {words}"));
     (!words.is_empty()).then(|| words + &adapter)
-}
-
-/// The resolved spec. Of one that this program cannot read the text alone.
-fn spec_text(run: &RunDir) -> String {
-    let text = read_small_text(&run.spec_path(), 1 << 20).unwrap_or_default();
-    with_origins(run, &text).unwrap_or(text)
-}
-
-/// Beside each value of the spec whether the request said it.
-fn with_origins(run: &RunDir, text: &str) -> Option<String> {
-    let asked = read_small_text(&run.asked_path(), 1 << 20).ok()?;
-    let asked = spec::yaml::key_lines(&asked);
-    let by_line: std::collections::HashMap<usize, String> = spec::yaml::key_lines(text)
-        .into_iter()
-        .map(|(path, line)| (line, path))
-        .collect();
-    let marked = text.lines().enumerate().map(|(at, line)| {
-        let said = by_line
-            .get(&(at + 1))
-            .is_some_and(|path| asked.contains_key(path));
-        match said && !line.trim_end().ends_with(':') {
-            true => format!("{line}  # asked for\n"),
-            false => format!("{line}\n"),
-        }
-    });
-    Some(marked.collect())
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! `llmtui data clean`: a copy without the rows that have a finding, and a list of what was dropped and why.
 
 use super::{
-    Source, not_itself, overwrite, progress, reading, sibling_path, unwritten, user_error,
+    Source, not_itself, overwrite, progress, reading, sibling_path, tokenizer_of, unwritten,
+    user_error,
 };
 use crate::base::human::grouped;
 use crate::base::text::{one_line, shown};
@@ -16,13 +17,20 @@ use std::path::PathBuf;
 
 /// Write a copy without rows that have a finding, and list what was dropped and why
 ///
-/// The first of several duplicates stays. Unreadable rows are always dropped. Dropped rows go to OUT.dropped.jsonl with
-/// their location and finding, so that nothing is lost.
+/// The first of several duplicates stays. Unreadable rows are always dropped; with --tokenizer or --template also those that
+/// the template rejects or the tokenizer cannot encode, as in training. Dropped rows go to OUT.dropped.jsonl with their
+/// location and finding, so that nothing is lost.
 #[derive(Debug, clap::Args)]
 #[command(after_help = kinds_help())]
 pub struct Args {
     #[command(flatten)]
     pub source: Source,
+    /// The tokenizer of the training: a file (tokenizer.json, .model, .gguf) or a model's folder, with its chat template
+    #[arg(long, value_name = "FILE|DIR")]
+    pub tokenizer: Option<String>,
+    /// The chat template of the training: a built-in name or a .jinja file. Default: the tokenizer's own, else chatml
+    #[arg(long, value_name = "NAME|FILE")]
+    pub template: Option<String>,
     /// Output file; its extension selects the file type
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
@@ -50,7 +58,7 @@ fn kinds_help() -> String {
     for kind in KINDS.iter().filter(|kind| kind.cleans) {
         text.push_str(&format!("  {:<16} {}\n", kind.id, kind.title));
     }
-    text.push_str("\nExample:\n  llmtui data clean raw.jsonl --drop empty,duplicates,near_duplicates --out clean.jsonl");
+    text.push_str("\nExamples:\n  llmtui data clean raw.jsonl --drop empty,duplicates,near_duplicates --out clean.jsonl\n  llmtui data clean chats.jsonl --tokenizer models/qwen --out clean.jsonl");
     text
 }
 
@@ -58,6 +66,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut subject = args.source.subject()?;
     subject.val = args.val.clone();
     subject.against = args.against.clone();
+    subject.tokenizer = args.tokenizer.as_deref().map(tokenizer_of);
+    subject.template = args.template.clone();
     subject.only = kinds(args)?;
     not_itself(&args.source.path, &args.out)?;
     let list = sibling_path(&args.out, ".dropped.jsonl");
@@ -137,6 +147,9 @@ fn entry(row: &Cleaned<'_>, kind: &str, what: &str) -> Map<String, Value> {
 
 fn kinds(args: &Args) -> anyhow::Result<Vec<&'static str>> {
     let mut only = vec!["unreadable"];
+    if args.tokenizer.is_some() || args.template.is_some() {
+        only.extend(["unrendered", "unencodable"]);
+    }
     for word in &args.drop {
         let word = word.trim().replace('-', "_");
         let kind = checks::find(&word)

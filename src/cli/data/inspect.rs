@@ -1,12 +1,10 @@
 //! `llmtui data inspect`: contents and problems of a dataset.
 
-use super::{Source, progress, reading, report, sample, user_error};
+use super::{Source, progress, reading, report, sample, tokenizer_of, user_error};
 use crate::cli::Context;
 use crate::cli::exit::Exit;
 use crate::data::inspect::Severity;
-use crate::models::tokenizer_place;
 use std::io::Write;
-use std::path::Path;
 
 /// Inspect a dataset: rows, lengths, tokens, sources, duplicates, broken text, overlap
 ///
@@ -22,7 +20,7 @@ pub struct Args {
     /// A tokenizer file (tokenizer.json, .model, .gguf) or a model's folder. Default: byte-level BPE trained on the data
     #[arg(long, value_name = "FILE|DIR")]
     pub tokenizer: Option<String>,
-    /// A chat template: a built-in name or a .jinja file. Default: the model folder's own, else chatml
+    /// A chat template: a built-in name or a .jinja file. Default: the tokenizer's own, else chatml, which rejects hardly any row
     #[arg(long, value_name = "NAME|FILE")]
     pub template: Option<String>,
     /// Sequence length in tokens; longer rows are reported
@@ -50,9 +48,7 @@ pub struct Args {
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut subject = args.source.subject()?;
-    // An adapter alone leaves it to its base.
-    let place = |said: &String| tokenizer_place(Path::new(said)).display().to_string();
-    subject.tokenizer = args.tokenizer.as_ref().map(place);
+    subject.tokenizer = args.tokenizer.as_deref().map(tokenizer_of);
     subject.template = args.template.clone();
     subject.seq_len = args.seq_len;
     subject.val = args.val.clone();

@@ -20,6 +20,7 @@ use crate::data::inspect::{Read, Subject};
 use crate::data::sink::{Container, Overwrite, SinkError};
 use crate::data::source::ReadContext;
 use crate::data::{DataError, RowFault};
+use crate::models::tokenizer_place;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -129,6 +130,11 @@ fn each(
         errln!("note: {}", one_line(&note));
     }
     failure.map_or(Ok(()), Err)
+}
+
+/// Where the tokenizer of a model lies: an adapter alone leaves it to its base.
+fn tokenizer_of(said: &str) -> String {
+    tokenizer_place(Path::new(said)).display().to_string()
 }
 
 /// Input files.

@@ -58,7 +58,12 @@ fn numbers(out: &mut String, report: &Report) {
         return;
     };
     line(out, "tokens", &token_spread(tokens));
-    if let Some(share) = report.supervised_share() {
+    // An inspection cuts texts into rows, a run reads each as one document.
+    let texts = report.format.split("; ").all(|format| format.starts_with("plain text, by "));
+    if texts && tokens.total > 0 {
+        let words = format!("{:>12}   in training every token of a text counts in the loss", "all");
+        line(out, "supervised", &words);
+    } else if let Some(share) = report.supervised_share() {
         line(
             out,
             "supervised",

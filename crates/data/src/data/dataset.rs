@@ -6,6 +6,7 @@ use super::Unit;
 use super::chat::SplitMarker;
 use super::corpus::Corpus;
 use super::documents::{Documents, Portion};
+use super::formats::FormatId;
 use super::pack::{Packing, padded};
 use super::tokenizer::Tokenizer;
 use super::{Batch, Origin};
@@ -28,8 +29,8 @@ pub struct Dataset {
     pub ends: Vec<u32>,
     /// What the chat template writes after an answer, where there is one.
     pub(super) behind_answers: Option<String>,
-    /// There is a chat template, but no training row uses it: they are texts.
-    pub unused_template: bool,
+    /// The format of training rows whose prompts are texts although there is a chat template, which does not write them.
+    pub plain_prompts: Option<FormatId>,
     /// Marks of the template of the conversations that the tokenizer's files have no tokens for.
     pub cut_marks: Vec<SplitMarker>,
     /// What became of the training documents; none where there is one text.

@@ -1,5 +1,6 @@
 //! The examples of one source: its rows, read in the format that the spec names or that is detected.
 
+use super::cleaning::{clean_command, reading_options};
 use super::formats::{self, Columns, Detection, DetectionBasis, FormatChoice, FormatId};
 use super::source::{self, ReadContext, Rows, SourceConfig};
 use super::{DataError, Example, Place, Record, RowFault};
@@ -194,13 +195,30 @@ impl Examples {
                 Err(_) => bad += 1,
             }
         }
-        of_several(fault, (good, bad), all)
+        let options = self.reading_options();
+        of_several(fault, (good, bad), all, &clean_command("FILE", &options))
+    }
+
+    /// What `llmtui data clean` needs to read these rows in the same way.
+    pub(super) fn reading_options(&self) -> String {
+        let shown = matches!(
+            self.detection.grounds,
+            DetectionBasis::Rows | DetectionBasis::PlainText
+        );
+        let format = (!shown).then(|| self.detection.format.word());
+        reading_options(format, self.columns.iter())
     }
 }
 
 /// A fault with the number of rows that have one, of those that were looked at or of all, and with the ways round them. Where most
 /// rows can be read the columns are right and the row is wrong: a mapping that suits this row alone would be wrong for the others.
-pub(super) fn of_several(mut fault: RowFault, (good, bad): (u64, u64), all: bool) -> RowFault {
+/// `clean` is the command that removes such rows.
+pub(super) fn of_several(
+    mut fault: RowFault,
+    (good, bad): (u64, u64),
+    all: bool,
+    clean: &str,
+) -> RowFault {
     const SKIP: &str = "data.on_bad_row: skip";
     if good <= bad {
         return fault;
@@ -212,7 +230,7 @@ pub(super) fn of_several(mut fault: RowFault, (good, bad): (u64, u64), all: bool
         grouped(bad)
     );
     let ways = format!(
-        "{SKIP} leaves such rows out, `llmtui data clean FILE --out COPY.jsonl` writes a copy without them"
+        "{SKIP} leaves such rows out, `{clean}` writes a copy without them"
     );
     let maps = ["data.columns", "data.format"];
     let own = match maps.iter().any(|key| fault.fix.contains(key)) {

@@ -2,6 +2,7 @@
 
 mod batch;
 pub mod chat;
+pub mod cleaning;
 mod config;
 pub mod convert;
 mod corpus;

@@ -182,6 +182,14 @@ pub(super) fn has_turns(content: &Content) -> bool {
     }
 }
 
+/// The prompt of a row that is a text: no template writes it.
+pub(super) fn plain_prompt(content: &Content) -> Option<&str> {
+    match sides(content).first()?.first()? {
+        Turns::Text(text) => Some(text.as_str()).filter(|text| !text.trim().is_empty()),
+        Turns::Messages(_) => None,
+    }
+}
+
 /// Each prompt with an answer to it; a prompt alone where the answer is made in training.
 fn sides(content: &Content) -> Vec<Vec<&Turns>> {
     match content {

@@ -289,7 +289,7 @@ impl RunSpec {
             val_prompts: data.val_prompts(),
             labels: data.labels(),
             long_prompts: data.longer_prompts(self.longest_prompt()),
-            unused_template: data.unused_template,
+            plain_prompts: data.plain_prompts,
             ranks,
             here: true,
         });

@@ -27,6 +27,7 @@ use crate::advisor::saved_answers;
 use crate::advisor::wizard::{Answers, Context, InspectRequest, Inspection};
 use crate::base::clock::{Clock, SystemClock, pause};
 use crate::base::paths::{Env, expand_home};
+use crate::data::formats::in_options;
 use crate::data::inspect::{Progress, Subject};
 use crate::data::source::ReadContext;
 use crate::gguf::first_part;
@@ -412,7 +413,8 @@ pub fn inspect(
     }));
     let result = match result {
         Ok(Ok(inspected)) => Ok(Arc::new(inspected)),
-        Ok(Err(e)) => Err(message::line(&e.to_string(), &e.hint())),
+        // Options may follow the path: a mapping is shown as one types it there.
+        Ok(Err(e)) => Err(message::line(&e.to_string(), &in_options(&e.hint()))),
         Err(_) => Err("the inspection crashed (a bug); see the crash file".into()),
     };
     if !given_up.load(Ordering::Relaxed) {

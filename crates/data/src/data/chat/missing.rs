@@ -28,7 +28,7 @@ impl Template {
     }
 
     /// The markers in a short rendered conversation.
-    fn marks(&self) -> Vec<String> {
+    pub(in crate::data) fn marks(&self) -> Vec<String> {
         let turns = ["system", "user", "assistant"].map(|role| Message::new(role, "a"));
         let render = |turns: &[Message]| self.render(turns, None, GenerationPrompt::With);
         // Some know no system turn.

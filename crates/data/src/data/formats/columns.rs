@@ -1,7 +1,8 @@
 //! Column mappings, for data sets whose names differ from a format's own.
 
-use super::FormatId;
+use super::{FormatId, QUESTION};
 use crate::base::near::{alike, did_you_mean};
+use crate::base::ssh::shell_quote;
 use crate::data::DataError;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -61,7 +62,10 @@ impl JsonSchema for Columns {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let mut parts = serde_json::Map::new();
         for part in FormatId::ALL.iter().flat_map(|f| f.format().parts) {
-            let description = format!("The column that is the `{}` of a row.", part.name);
+            let description = match part.name == QUESTION.name {
+                true => "The column whose texts are user turns, which the chat template writes: texts of a column named `prompt` are continued as they are.".to_string(),
+                false => format!("The column that is the `{}` of a row.", part.name),
+            };
             let text = serde_json::json!({"type": ["string", "null"], "description": description});
             parts.insert(part.name.into(), text);
         }
@@ -85,7 +89,7 @@ pub(super) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> O
     alike(0.8, word, names)
 }
 
-/// A fix in the words of a spec, in those of `llmtui data`: `data.columns: {text: body}` is `--column text=body`.
+/// A fix in the words of a spec, in those of `llmtui data`, for a shell: `data.columns: {text: body}` is `--column text=body`.
 pub fn in_options(fix: &str) -> String {
     const COLUMNS: &str = "data.columns: {";
     let mut out = String::new();
@@ -97,7 +101,7 @@ pub fn in_options(fix: &str) -> String {
         out.push_str(before);
         let options = pairs
             .split(", ")
-            .map(|pair| format!("--column {}", pair.replacen(": ", "=", 1)));
+            .map(|pair| format!("--column {}", shell_quote(&pair.replacen(": ", "=", 1))));
         out.push_str(&options.collect::<Vec<_>>().join(" "));
         rest = after;
     }
@@ -106,6 +110,7 @@ pub fn in_options(fix: &str) -> String {
         .replace("-s data.format=", "--format ")
         .replace("data.format: ", "--format ")
         .replace("data.format and ", "--format and ")
+        .replace(" with --column ", " --column ")
 }
 
 #[cfg(test)]
@@ -133,7 +138,7 @@ mod tests {
         for (fix, option) in [
             (
                 "data.format: alpaca with data.columns: {instruction: Q, output: a b}",
-                "--format alpaca with --column instruction=Q --column output=a b",
+                "--format alpaca --column instruction=Q --column 'output=a b'",
             ),
             (
                 "say data.format and data.columns: {part: column} (`-s data.format=text -s data.columns.text=X`)",

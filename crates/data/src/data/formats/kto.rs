@@ -1,7 +1,7 @@
 //! Single answers labelled good or bad.
 
 use super::alpaca::{asked, with_opening};
-use super::{Format, HISTORY, Row, SYSTEM, Shape, TOOLS, optional, required};
+use super::{Format, HISTORY, QUESTION, Row, SYSTEM, Shape, TOOLS, optional, required};
 use crate::base::registry::Entry;
 use crate::data::{Content, Message, RowFault, Turns};
 
@@ -14,6 +14,7 @@ pub(super) const FORMAT: Format = Format {
     },
     parts: &[
         optional("prompt", &["prompt", "instruction", "question"], Shape::Prose),
+        QUESTION,
         optional("input", &["input"], Shape::Text),
         optional("completion", &["completion", "response", "output"], Shape::Prose),
         optional("messages", &["messages", "conversations"], Shape::Prose),

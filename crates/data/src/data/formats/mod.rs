@@ -114,6 +114,9 @@ const TOOLS: Part = optional("tools", &["tools"], Shape::Any);
 /// Rounds before the prompt. Columns of this name hold other things too, which are not part of a row.
 const HISTORY: Part = optional("history", &["history"], Shape::Rounds);
 const SYSTEM: Part = optional("system", &["system", "system_prompt"], Shape::Text);
+/// The prompt as a question: a text there is a user turn. A column is it by `data.columns.question` alone, which is how a column
+/// named `prompt`, whose texts are continued as they are, gets the chat template.
+const QUESTION: Part = optional("question", &[], Shape::Prose);
 
 macro_rules! formats {
     ($($id:ident : $variant:ident),+ $(,)?) => {

@@ -1,7 +1,7 @@
 //! Two answers to one prompt in its own column.
 
 use super::alpaca::{asked, with_opening};
-use super::{Format, HISTORY, Row, SYSTEM, Shape, TOOLS, optional, pairs, required};
+use super::{Format, HISTORY, QUESTION, Row, SYSTEM, Shape, TOOLS, optional, pairs, required};
 use crate::base::registry::Entry;
 use crate::data::{Content, Message, RowFault, Turns};
 
@@ -18,6 +18,7 @@ pub(super) const FORMAT: Format = Format {
             &["prompt", "conversations", "messages", "instruction", "question"],
             Shape::Prose,
         ),
+        QUESTION,
         optional("input", &["input"], Shape::Text),
         required("chosen", &["chosen"], Shape::Prose),
         required("rejected", &["rejected"], Shape::Prose),

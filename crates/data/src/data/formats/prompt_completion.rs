@@ -1,8 +1,9 @@
-//! A prompt and its completion, both as text or both as messages. Texts are continued verbatim, without a template.
+//! A prompt and its completion, both as text or both as messages. Texts are continued verbatim, without a template, unless the
+//! prompt is mapped as a `question`.
 
-use super::{Format, Shape, TOOLS, required};
+use super::{Format, QUESTION, Row, Shape, TOOLS, required};
 use crate::base::registry::Entry;
-use crate::data::Content;
+use crate::data::{Content, Message, RowFault, Turns};
 
 pub(super) const FORMAT: Format = Format {
     entry: Entry {
@@ -13,14 +14,25 @@ pub(super) const FORMAT: Format = Format {
     },
     parts: &[
         required("prompt", &["prompt"], Shape::Prose),
+        QUESTION,
         required("completion", &["completion", "response"], Shape::Prose),
         TOOLS,
     ],
     fits: |_| true,
-    read: |row| {
-        Ok(Content::Completion {
-            prompt: row.prose("prompt")?,
-            completion: row.prose("completion")?,
-        })
-    },
+    read,
 };
+
+fn read(row: &Row<'_>) -> Result<Content, RowFault> {
+    let (prompt, completion) = (row.prose("prompt")?, row.prose("completion")?);
+    if !row.asks() {
+        return Ok(Content::Completion { prompt, completion });
+    }
+    let turn = |side, role| match side {
+        Turns::Text(text) => Turns::Messages(vec![Message::new(role, text)]),
+        turns => turns,
+    };
+    Ok(Content::Completion {
+        prompt: turn(prompt, "user"),
+        completion: turn(completion, "assistant"),
+    })
+}

@@ -1,7 +1,7 @@
 //! Prompts for RL, with the reference answer if rewards compare with one.
 
 use super::alpaca::with_opening;
-use super::{Format, HISTORY, Row, SYSTEM, Shape, TOOLS, optional, required};
+use super::{Format, HISTORY, QUESTION, Row, SYSTEM, Shape, TOOLS, optional, required};
 use crate::base::registry::Entry;
 use crate::data::{Content, Message, RowFault, Turns};
 use serde_json::Value;
@@ -15,6 +15,7 @@ pub(super) const FORMAT: Format = Format {
     },
     parts: &[
         required("prompt", &["prompt", "question", "problem"], Shape::Prose),
+        QUESTION,
         optional("answer", &["answer", "ground_truth", "target", "solution"], Shape::Any),
         SYSTEM,
         HISTORY,

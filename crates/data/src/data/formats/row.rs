@@ -1,7 +1,7 @@
 //! A row as a format reads it: parts by name, and errors that name the column.
 
 use super::columns::nearest;
-use super::{Columns, Format, HISTORY, Need, Part, SYSTEM, Shape};
+use super::{Columns, Format, HISTORY, Need, Part, QUESTION, SYSTEM, Shape};
 use crate::base::text::one_line;
 use crate::data::{Record, RowFault};
 use serde_json::Value;
@@ -31,7 +31,7 @@ impl<'a> Row<'a> {
     /// The column of a part: the one that was said, else the most usual one that is there. null counts as absent.
     pub fn find(&self, part: &Part) -> Option<Found<'a>> {
         let held = |found: &Found<'_>| !found.value.is_null();
-        match self.columns.get(part.name) {
+        match self.said(part.name) {
             Some(said) => self.column(said).filter(held),
             None => {
                 let fits = |found: &Found<'_>| part.shape.fits(found.value);
@@ -40,6 +40,18 @@ impl<'a> Row<'a> {
                 known.clone().find(fits).or_else(|| known.next())
             }
         }
+    }
+
+    /// The column that was named for a part; for the prompt also that of its question.
+    fn said(&self, part: &str) -> Option<&'a str> {
+        let question = || self.columns.get(QUESTION.name);
+        let own = self.columns.get(part);
+        own.or_else(|| question().filter(|_| part == "prompt"))
+    }
+
+    /// Whether the prompt is mapped as a question.
+    pub fn asks(&self) -> bool {
+        self.columns.get(QUESTION.name).is_some()
     }
 
     fn column(&self, name: &str) -> Option<Found<'a>> {
@@ -67,7 +79,7 @@ impl<'a> Row<'a> {
 
     /// Whether the row has a column for a part, even if it is empty or null there.
     pub fn has_column(&self, part: &str) -> bool {
-        match self.columns.get(part) {
+        match self.said(part) {
             Some(said) => self.column(said).is_some(),
             None => {
                 let known = self.format.parts.iter().find(|p| p.name == part);
@@ -76,10 +88,10 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Whether a text under the name `prompt` is a turn: a system prompt and earlier rounds have a place among turns alone.
-    /// Decided by the columns, so that every row of a source is read one way.
+    /// Whether a text under the name `prompt` is a turn: it is mapped as a question, or a system prompt and earlier rounds, which
+    /// have a place among turns alone, are there. Decided by the columns, so that every row of a source is read one way.
     pub fn prompts_are_turns(&self) -> bool {
-        self.has_column(SYSTEM.name) || self.has_column(HISTORY.name)
+        self.asks() || self.has_column(SYSTEM.name) || self.has_column(HISTORY.name)
     }
 
     /// The columns that this format reads in this row.
@@ -105,7 +117,7 @@ impl<'a> Row<'a> {
     pub fn missing(&self, part: &str) -> RowFault {
         let columns = &self.record.fields;
         let names = column_names(columns.keys());
-        if let Some(said) = self.columns.get(part) {
+        if let Some(said) = self.said(part) {
             let what = match columns.get(said) {
                 Some(_) => format!("the column {said}, mapped to `{part}`, is null"),
                 None => format!("no column {said}, which is mapped to `{part}`; found: {names}"),

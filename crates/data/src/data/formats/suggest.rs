@@ -205,16 +205,17 @@ pub fn unread(sample: &[Record], prompt: &str) -> Vec<String> {
     others.map(one_line).collect()
 }
 
-/// Columns with text in every row of the sample.
+/// Columns with text in the rows of the sample; a few cells may be empty.
 fn common(sample: &[Record]) -> Vec<&str> {
-    let Some((first, rest)) = sample.split_first() else {
+    let Some(first) = sample.first() else {
         return Vec::new();
     };
-    let everywhere = |name: &&str| {
-        let mut rest = rest.iter();
-        rest.all(|row| texts(&row.fields).any(|other| other == *name))
+    let has = |row: &&Record, name: &str| texts(&row.fields).any(|other| other == name);
+    let mostly = |name: &&str| {
+        let rows = sample.iter().filter(|row| has(row, name)).count();
+        rows * 10 >= sample.len() * 9
     };
-    texts(&first.fields).filter(everywhere).collect()
+    texts(&first.fields).filter(mostly).collect()
 }
 
 fn named(columns: &[&str]) -> Option<Suggestion> {
@@ -308,6 +309,12 @@ mod tests {
         // A column that some rows lack is none of an answer.
         let some = [r#"{"Frage": "q", "Antwort": "a"}"#, r#"{"Frage": "q"}"#];
         assert_eq!(suggest(&rows(&some)), None);
+        // One empty cell among many says nothing of the column.
+        let mut many = vec![r#"{"My question": "q", "Agent Reply": "a"}"#; 40];
+        many.push(r#"{"My question": "", "Agent Reply": "a"}"#);
+        let found = suggest(&rows(&many)).map(|found| found.words());
+        let words = "instruction from My question, response from Agent Reply";
+        assert_eq!(found.as_deref(), Some(words));
         // Beside a prompt, a column of any name is no answer.
         let two = [r#"{"question": "q", "remark": "a"}"#];
         assert_eq!(suggest_answers(&rows(&two)), None);

@@ -57,6 +57,10 @@ pub(super) struct Feed {
     failure: Option<DataError>,
     /// The newest row that could not be read; of a broken file its last.
     fault: Option<RowFault>,
+    /// Files of all sources.
+    pub files: usize,
+    /// Where broken files of sources already read ended.
+    lost: Vec<RowFault>,
 }
 
 /// A source that is open and not yet read.
@@ -96,9 +100,10 @@ impl Feed {
         context: &ReadContext,
     ) -> Result<Feed, DataError> {
         let mut opened = VecDeque::new();
-        let mut total = 0;
+        let (mut total, mut files) = (0, 0);
         for (name, source) in sources {
             let rows = rows(source, context)?;
+            files += rows.files().len();
             let sizes = rows.files().iter().map(std::fs::metadata);
             total += sizes.flatten().map(|info| info.len()).sum::<u64>();
             let own = !source.columns.is_empty();
@@ -123,6 +128,8 @@ impl Feed {
             notes: Vec::new(),
             failure: None,
             fault: None,
+            files,
+            lost: Vec::new(),
         };
         feed.begin()?;
         Ok(feed)
@@ -191,7 +198,14 @@ impl Feed {
         // A plain text has no columns that could show anything else.
         let text = next.rows.kind() == "text";
         let limit = if text { 1 } else { SAMPLE };
-        let waiting: VecDeque<Result<Record, RowFault>> = next.rows.by_ref().take(limit).collect();
+        let mut waiting: VecDeque<Result<Record, RowFault>> = VecDeque::new();
+        // A file that cannot be read shows nothing of the others.
+        let mut good = 0;
+        while good < limit && waiting.len() < SAMPLE {
+            let Some(row) = next.rows.next() else { break };
+            good += usize::from(row.is_ok());
+            waiting.push_back(row);
+        }
         let how = match text {
             true => self.cut(&waiting),
             false => self.detect(&waiting, &next)?,
@@ -269,12 +283,18 @@ impl Iterator for Feed {
                 }
                 return Some(item);
             }
-            self.notes.extend(open.rows.notes());
-            self.behind += open.rows.bytes_read();
+            for note in open.rows.notes() {
+                // The end of a broken file may be asked for again.
+                if !self.notes.contains(&note) {
+                    self.notes.push(note);
+                }
+            }
             if open.rows.is_broken() {
                 // It is unknown what is missing: later rows would look as if nothing were.
                 return None;
             }
+            self.behind += open.rows.bytes_read();
+            self.lost.extend_from_slice(open.rows.lost());
             self.current = None;
             if let Err(e) = self.begin() {
                 self.failure = Some(e);
@@ -284,6 +304,12 @@ impl Iterator for Feed {
 }
 
 impl Feed {
+    /// Where broken files ended that others were read behind.
+    pub fn lost(&self) -> impl Iterator<Item = &RowFault> {
+        let current = self.current.as_ref().map(|open| open.rows.lost());
+        self.lost.iter().chain(current.into_iter().flatten())
+    }
+
     /// Where and why reading a file stopped, if it did.
     pub fn broken(&self) -> Option<&RowFault> {
         let open = self.current.as_ref()?;

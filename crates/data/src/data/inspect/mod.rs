@@ -256,10 +256,13 @@ impl Inspector {
         }
         let tokens = self.tokens_report();
         let mut sources: Vec<SourceShare> = self.sources.into_values().collect();
-        sources.sort_by_key(|source| std::cmp::Reverse(source.characters));
+        // As they are shown: by tokens, where those are known.
+        sources.sort_by_key(|source| std::cmp::Reverse((source.tokens, source.characters)));
+        // Rows that could not be read were checked for nothing else.
+        let read = self.characters.rows() > 0;
         let passed = checks
             .iter()
-            .filter(|c| c.rows == 0)
+            .filter(|c| c.rows == 0 && read)
             .map(|c| c.kind.title)
             .collect();
         let rows = self.rows;

@@ -37,18 +37,31 @@ impl Reader {
         }
     }
 
-    /// A reader with a tokenizer that was trained on the data, with the template's marks as tokens of their own.
+    /// A reader with a tokenizer that was trained on the data, with the template's marks as tokens of their own. `turns`: some rows
+    /// have what a template writes.
     ///
     /// # Errors
     /// As reading a tokenizer.
-    pub fn of_trained(tokenizer: &Tokenizer, template: Template) -> Result<Reader, DataError> {
+    pub fn of_trained(
+        tokenizer: &Tokenizer,
+        template: Template,
+        turns: bool,
+    ) -> Result<Reader, DataError> {
         let tokenizer = with_specials(tokenizer, &marks(&template))?;
         let name = format!(
-            "byte-level BPE of {} trained on these data, template {}",
+            "byte-level BPE of {} trained on these data, {}",
             grouped(tokenizer.vocab_size() as u64),
-            template.name()
+            template_words(&template, turns)
         );
         Ok(Reader::new(&name, tokenizer, Some(template), TrainOn::Auto))
+    }
+}
+
+/// How rows are written: a template writes turns, not texts.
+pub(super) fn template_words(template: &Template, turns: bool) -> String {
+    match turns {
+        true => format!("template {}", template.name()),
+        false => "no template: the rows are texts".into(),
     }
 }
 
@@ -203,6 +216,7 @@ mod tests {
         Reader::of_trained(
             &supervised(&text).unwrap(),
             Template::builtin("chatml").unwrap(),
+            true,
         )
         .unwrap()
     }

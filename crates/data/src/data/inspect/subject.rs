@@ -1,25 +1,18 @@
 //! What to read, and what to do with it: inspect, clean, or return row by row.
 
+mod typed;
+mod viewed;
+
 use super::drive::{Fed, Progress, drive};
 use super::feed::{Feed, Item};
 use super::ngrams::Reference;
-use super::reader::{Reader, supervised};
-use super::row::tool_names;
 use super::view::View;
 use super::words::push_words;
 use super::{Inspector, Kept, Options, Report, parts};
-use crate::base::child::Child;
-use crate::base::human::grouped;
 use crate::base::paths::{Env, expand_home};
-use crate::data::chat::{AUTO, Template};
 use crate::data::formats::{Columns, FormatId, suggest_answers};
-use crate::data::render::TrainOn;
-use crate::data::source::{self, ReadContext, SourceConfig};
-use crate::data::tokenizer::{self, ChatMarkers, TokenizerConfig};
-use crate::data::vocabulary::has_turns;
-use crate::data::{
-    DataConfig, DataError, Example, OnBadRow, Place, Record, RowFault, Tokenizer, Unit, vocabulary,
-};
+use crate::data::source::{ReadContext, SourceConfig};
+use crate::data::{DataConfig, DataError, Example, Place, Record, RowFault, Unit};
 use crate::hub::HubConfig;
 use serde_json::{Map, Value};
 use std::fmt;
@@ -210,7 +203,11 @@ impl Subject {
         context: &ReadContext,
         on_progress: OnProgress<'_>,
     ) -> Result<Inspected, DataError> {
-        let mut feed = self.feed(context)?;
+        // Every file is judged; only a copy of them has to be whole.
+        let mut feed = self.feed(&ReadContext {
+            past_broken: true,
+            ..context.clone()
+        })?;
         let beginning = beginning(&mut feed);
         let of_answers = of_answers(&beginning);
         let view: Arc<dyn View> = Arc::new(self.view(&beginning, context)?);
@@ -247,7 +244,7 @@ impl Subject {
         if let Some(fix) = of_answers {
             inspector.set_fix("unread_columns", fix);
         }
-        if let Some(fault) = feed.broken() {
+        if let Some(fault) = feed.lost().next() {
             inspector.set_fix(
                 "unreadable",
                 format!(
@@ -270,12 +267,15 @@ impl Subject {
     fn left_out(&self, feed: &Feed, (given_up, cut_off): (bool, bool), rows: u64) -> Vec<String> {
         let rows = crate::base::human::grouped(rows);
         let mut words = feed.notes.clone();
-        if let Some(fault) = feed.broken() {
-            words.push(format!(
-                "nothing after {} was inspected: {}",
+        let of_file = if feed.files > 1 { " in that file" } else { "" };
+        let lost = feed.lost().map(|fault| {
+            format!(
+                "nothing after {}{of_file} was inspected: {}",
                 fault.place, fault.what
-            ));
-        } else if given_up || cut_off {
+            )
+        });
+        words.extend(lost);
+        if given_up || cut_off {
             words.push(format!("only the first {rows} rows were inspected"));
         }
         words
@@ -332,61 +332,6 @@ impl Subject {
         }
     }
 
-    fn view(&self, beginning: &[Item], context: &ReadContext) -> Result<Reader, DataError> {
-        let child = Child::of_this_program();
-        let said = self.template.as_deref().unwrap_or(AUTO);
-        let examples = || beginning.iter().flat_map(|item| &item.example);
-        // ChatML writes no tools, Qwen's form of it does.
-        let usual = match examples().any(|example| !tool_names(example).is_empty()) {
-            true => "qwen",
-            false => "chatml",
-        };
-        let template_for = |tokenizer: &Tokenizer| -> Result<Template, DataError> {
-            match Template::choose(said, tokenizer, &child)? {
-                Some(template) => Ok(template),
-                None => Template::builtin(usual),
-            }
-        };
-        if let Some(path) = &self.tokenizer {
-            let tokenizer = tokenizer::load(Path::new(path), &child)?;
-            let template = template_for(&tokenizer)?;
-            let n = grouped(tokenizer.vocab_size() as u64);
-            let name = format!("{path} ({n} tokens), template {}", template.name());
-            let train_on = match &self.what {
-                What::Spec(config) => config.train_on,
-                What::Path(_) => TrainOn::Auto,
-            };
-            return Ok(Reader::new(&name, tokenizer, Some(template), train_on));
-        }
-        let text = text_of(beginning);
-        let What::Spec(config) = &self.what else {
-            let bare = supervised(&text)?;
-            let template = template_for(&bare)?;
-            return Reader::of_trained(&bare, template);
-        };
-        let tokenizer = match config.tokenizer {
-            TokenizerConfig::Char(_) => alphabet(config, &self.reading(context))?,
-            _ => {
-                // As the run does: the marks of its template are tokens, and the ends of answers with them.
-                let template = if said == AUTO { usual } else { said };
-                let marks = match examples().any(|example| has_turns(&example.content)) {
-                    true => ChatMarkers::of_template(template),
-                    false => ChatMarkers::None,
-                };
-                let kind = config.tokenizer.with_chat_markers(marks);
-                kind.build(&text, &text)?
-            }
-        };
-        let template = template_for(&tokenizer)?;
-        let name = format!("the spec's tokenizer: {}", config.tokenizer.entry().title);
-        Ok(Reader::new(
-            &name,
-            tokenizer,
-            Some(template),
-            config.train_on,
-        ))
-    }
-
     /// Every row, in order, until `take` has had enough; returns what was noted about the files once all are read.
     ///
     /// # Errors
@@ -415,10 +360,10 @@ impl Subject {
     }
 
     /// Judges every row by the kinds in `only` and hands it to `take`; returns what was not checked, and what was noted about
-    /// the files.
+    /// the files. With a tokenizer or a template rows are rendered too, as in training.
     ///
     /// # Errors
-    /// No data there; a file that breaks off.
+    /// No data there; a file that breaks off; a tokenizer or template that cannot be read.
     pub fn clean(
         &self,
         context: &ReadContext,
@@ -431,9 +376,14 @@ impl Subject {
             first_fault_only: true,
             ..self.references(context)?
         };
-        let mut inspector = Inspector::new(options, None);
+        let (mut begun, mut view) = (Vec::new(), None);
+        if self.tokenizer.is_some() || self.template.is_some() {
+            begun = beginning(&mut feed);
+            view = Some(Arc::new(self.view(&begun, context)?) as Arc<dyn View>);
+        }
+        let mut inspector = Inspector::new(options, view);
         let meter = feed.meter.clone();
-        let mut rows = feed.by_ref().map(|item| {
+        let mut rows = begun.into_iter().chain(feed.by_ref()).map(|item| {
             let with = (item.place.clone(), item.fields.clone());
             (fed(item).0, with)
         });
@@ -457,20 +407,6 @@ impl Subject {
         }
         Ok([feed.notes, inspector.finish().0.limits].concat())
     }
-}
-
-/// The characters of the whole text, as in training; bad rows are findings here, and give none.
-fn alphabet(config: &DataConfig, context: &ReadContext) -> Result<Tokenizer, DataError> {
-    if config.is_corpus(&context.base) {
-        let whole = source::read(config)?.text;
-        return config.tokenizer.build(&whole, &whole);
-    }
-    let config = DataConfig {
-        on_bad_row: OnBadRow::Skip,
-        ..config.clone()
-    };
-    let sources = [config.all_sources(), config.val_source()].concat();
-    Ok(vocabulary::tokenizer(&config, &sources, context, None)?.0)
 }
 
 /// The words of every row. Less than the whole file would make rows pass that occur in the rest of it.
@@ -539,24 +475,11 @@ fn of_answers(beginning: &[Item]) -> Option<String> {
     suggest_answers(&sample).map(|found| found.fix())
 }
 
-/// The beginning as one text, for a tokenizer to be trained on.
-fn text_of(beginning: &[Item]) -> String {
-    let mut text = String::new();
-    for part in beginning
-        .iter()
-        .flat_map(|item| &item.example)
-        .flat_map(parts)
-    {
-        text.push_str(&part.text);
-        text.push('\n');
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::data::inspect::RowsFinding;
+    use crate::data::tokenizer::TokenizerConfig;
     use serde_json::json;
 
     fn inspected(config: Value) -> Inspected {
@@ -659,6 +582,64 @@ mod tests {
             .iter()
             .any(|finding| finding.id == "unrendered");
         assert!(!refused, "{:?}", report.findings);
+    }
+
+    /// Training refused a row that stayed in the copy, and advised the same copy again.
+    #[test]
+    fn rows_are_cleaned_by_the_template_that_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let turn = |role: &str| json!({"role": role, "content": "a"});
+        let row = |roles: [&str; 2]| format!("{}\n", json!({"messages": roles.map(turn)}));
+        let rows = row(["user", "assistant"]).repeat(3) + &row(["assistant", "user"]);
+        let path = dir.path().join("a.jsonl");
+        std::fs::write(&path, rows).unwrap();
+        let dropped = |template: Option<&str>| {
+            let subject = Subject {
+                template: template.map(String::from),
+                only: vec!["unreadable", "unrendered"],
+                ..Subject::of_path(&path.display().to_string())
+            };
+            let mut dropped = Vec::new();
+            let mut take = |row: Cleaned<'_>| {
+                dropped.extend(row.fault.map(|(kind, _)| (row.place.row, kind)));
+                ControlFlow::Continue(())
+            };
+            let mut on_progress = |_| ControlFlow::Continue(());
+            let context = ReadContext::default();
+            subject.clean(&context, &mut on_progress, &mut take).unwrap();
+            dropped
+        };
+        assert_eq!(dropped(None), []);
+        // Gemma's begins with the user.
+        assert_eq!(dropped(Some("gemma")), [(4, "unrendered")]);
+    }
+
+    /// The first of seven texts hid the others, and nothing said that they were sound.
+    #[test]
+    fn a_broken_file_hides_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.txt"), b"caf\xe9\n").unwrap();
+        let text = |words: &str| format!("{words} one\n\n{words} two\n");
+        for name in ["b", "c"] {
+            std::fs::write(dir.path().join(format!("{name}.txt")), text(name)).unwrap();
+        }
+        let inspected = |path: &Path| {
+            let subject = Subject::of_path(&path.display().to_string());
+            let mut on_progress = |_| ControlFlow::Continue(());
+            let found = subject.inspect(&ReadContext::default(), &mut on_progress);
+            found.unwrap().report
+        };
+        let report = inspected(dir.path());
+        assert_eq!((report.rows, report.sources.len()), (5, 2));
+        assert_eq!(report.format, "plain text, by paragraph");
+        let unreadable = report.findings.iter().find(|f| f.id == "unreadable");
+        assert_eq!(unreadable.unwrap().rows, 1);
+        assert!(report.limits[0].contains("a.txt:1 in that file"));
+        assert!(report.passed.contains(&"Exact duplicates"));
+        // Of a text that was not read nothing is said.
+        let report = inspected(&dir.path().join("a.txt"));
+        assert_eq!((report.rows, report.passed.len()), (1, 0));
+        assert!(report.limits[0].starts_with("nothing after "));
     }
 
     /// It was called a row that the template rejects, with advice on turns and templates.

@@ -12,6 +12,7 @@ use crate::data::chat::{SplitMarker, Template};
 use crate::data::corpus::{Corpus, sha256};
 use crate::data::dataset::Splits;
 use crate::data::documents::{Documents, Layouting, Portion};
+use crate::data::formats::FormatId;
 use crate::data::hold_out::{self, Span, Split};
 use crate::data::mix::Wanted;
 use crate::data::pack::pieces::{Account, needed};
@@ -103,7 +104,7 @@ impl Dataset {
             tokenizer,
             ends,
             behind_answers,
-            unused_template,
+            plain_prompts,
             cut_marks,
             train,
             val,
@@ -120,7 +121,7 @@ impl Dataset {
             notes,
             ends,
             behind_answers,
-            unused_template,
+            plain_prompts,
             cut_marks,
             learning: Some(learning),
             seq_len: request.seq_len,
@@ -185,7 +186,7 @@ impl Dataset {
             notes,
             ends: like.ends.clone(),
             behind_answers,
-            unused_template: false,
+            plain_prompts: None,
             cut_marks: Vec::new(),
             learning: None,
             seq_len: request.seq_len,
@@ -210,7 +211,7 @@ fn corpus(config: &DataConfig, request: Request<'_>) -> Result<Dataset, DataErro
         notes: corpus.notes.clone(),
         ends: end_tokens(&corpus.tokenizer, None),
         behind_answers: None,
-        unused_template: false,
+        plain_prompts: None,
         cut_marks: Vec::new(),
         learning: None,
         seq_len: request.seq_len,
@@ -238,10 +239,10 @@ struct Tokens {
     tokenizer: Arc<Tokenizer>,
     /// The tokens that end a turn or a text.
     ends: Vec<u32>,
-    /// As [`Dataset`] has it.
     /// The tokens that the template puts after an answer.
     behind_answers: Option<String>,
-    unused_template: bool,
+    /// As [`Dataset`] has them.
+    plain_prompts: Option<FormatId>,
     cut_marks: Vec<SplitMarker>,
     train: Vec<Ready>,
     val: Vec<Ready>,
@@ -292,7 +293,7 @@ fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, Data
     let notes = work.notes;
     // What conversations were written in goes with the model.
     let templated = train.iter().any(|source| source.templated);
-    let unused_template = template.is_some() && !templated;
+    let plain_prompts = train.iter().find_map(|source| source.plain_prompts);
     let behind_answers = template.as_ref().map(Template::answer_suffix);
     let supervised_in = template.filter(|_| templated);
     // One that is trained for the run has the markers of its template, or none by its settings.
@@ -308,7 +309,7 @@ fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, Data
         tokenizer,
         ends,
         behind_answers,
-        unused_template,
+        plain_prompts,
         cut_marks,
         train,
         val,

@@ -279,6 +279,26 @@ fn held_out_rows_that_a_template_wrote_are_known_by_their_number() {
     }
 }
 
+/// Only prompts of RL were looked at: pairs and completions bypassed the template of a chat model in silence.
+#[test]
+fn prompts_that_bypass_the_template_are_known_by_their_format() {
+    let plain = |unit, row: &str| of_one_row(unit, row, 96).unwrap().plain_prompts;
+    let completion = r#"{"prompt": "say it: ", "completion": "it"}"#;
+    assert_eq!(
+        plain(Unit::Text, completion),
+        Some(FormatId::PromptCompletion)
+    );
+    let pair = r#"{"prompt": "say it: ", "chosen": "it", "rejected": "no"}"#;
+    assert_eq!(plain(Unit::Pair, pair), Some(FormatId::Preference));
+    let turns = r#"{"question": "say it", "answer": "it"}"#;
+    assert_eq!(plain(Unit::Text, turns), None);
+    // Texts that the template wrote before.
+    let written = r#"{"prompt": "<|im_start|>user\nsay it<|im_end|>\n", "completion": "it"}"#;
+    assert_eq!(plain(Unit::Text, written), None);
+    let text = format!(r#"{{"text": "{}"}}"#, "a text ".repeat(40));
+    assert_eq!(plain(Unit::Text, &text), None);
+}
+
 fn emptied(unit: Unit, row: &str, seq_len: usize) -> String {
     let Err(error) = of_one_row(unit, row, seq_len) else {
         panic!("rows were left");

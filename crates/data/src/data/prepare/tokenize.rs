@@ -5,6 +5,7 @@ use super::fitted::{fitted, warning};
 use super::unanswered;
 use crate::base::human::{self, grouped, percent};
 use crate::data::chat::{TOOLS_FIX, Template};
+use crate::data::cleaning::{clean_command, rendering_options};
 use crate::data::corpus::sha256;
 use crate::data::examples::{Examples, LOOKED_BEHIND, examples, of_several};
 use crate::data::formats::{FormatId, weight};
@@ -12,7 +13,7 @@ use crate::data::limit;
 use crate::data::render::{RenderCounts, Renderer, TrainOn, Unwritten};
 use crate::data::source::{CONTINUES, Origin, ReadContext, SourceConfig};
 use crate::data::store::{self, Entry, Feed, Key, Piece, Progress, Store, Tally};
-use crate::data::vocabulary::has_turns;
+use crate::data::vocabulary::{has_turns, plain_prompt};
 use crate::data::{DataConfig, DataError, Example, OnBadRow, Place, RowFault, Tokenizer, Unit};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub(super) struct Ready {
     pub conversations: bool,
     /// A template writes its rows.
     pub templated: bool,
+    /// Its format, if there is a template and the prompts are texts without its marks.
+    pub plain_prompts: Option<FormatId>,
 }
 
 /// What the first rows of a source say of all of them.
@@ -43,6 +46,8 @@ struct Beginning {
     examples_of_row: usize,
     /// Prompts and answers are turns, not texts.
     templated: bool,
+    /// Prompts are texts that pass the template by.
+    plain: bool,
     /// A warning about how such rows are read.
     reading: Option<&'static str>,
 }
@@ -111,7 +116,14 @@ impl Tokenizing<'_> {
         match bad + rows.skipped().count {
             // The file has changed meanwhile.
             0 => fault,
-            bad => of_several(fault, (good, bad), all),
+            faulty => {
+                let mut options = rows.reading_options();
+                if bad > 0 {
+                    options += &rendering_options(config);
+                }
+                let clean = clean_command("FILE", &options);
+                of_several(fault, (good, faulty), all, &clean)
+            }
         }
     }
 
@@ -168,6 +180,7 @@ impl Tokenizing<'_> {
             key: hash,
             conversations: format != FormatId::Text,
             templated: beginning.templated,
+            plain_prompts: beginning.plain.then_some(format),
             name,
         })
     }
@@ -194,8 +207,19 @@ impl Tokenizing<'_> {
                 fitted(self.unit, self.train_on, example).len().max(1)
             }),
             templated: first.is_some_and(|example| has_turns(&example.content)),
+            plain: first.is_some_and(|example| self.is_plain(example)),
             reading: first.and_then(|example| warning(self.unit, self.train_on, &example.content)),
         })
+    }
+
+    /// Whether a prompt is a text beside the template. One that was written by the template before has its marks.
+    fn is_plain(&self, example: &Example) -> bool {
+        let (Some(template), Some(prompt)) = (&self.template, plain_prompt(&example.content))
+        else {
+            return false;
+        };
+        let marks = template.marks();
+        !marks.iter().any(|mark| prompt.contains(mark.as_str()))
     }
 
     /// How many examples and tokens a source has.

@@ -17,6 +17,8 @@ pub struct ReadContext {
     pub progress: Option<Progress>,
     /// The unit that the method needs, if one is known: it may decide between two formats that fit equally well.
     pub unit: Option<Unit>,
+    /// Files behind a broken one are read too: to judge all of them. Training on them would pass over what is missing.
+    pub past_broken: bool,
 }
 
 /// Takes one line on what is being fetched: the file, bytes so far, bytes in all.

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Broken files that are listed.
+const MOST_LOST: usize = 100;
 /// The kind of rows that no file holds.
 const SYNTHETIC: &str = "synthetic";
 
@@ -25,6 +27,8 @@ pub struct Rows {
     consumed: Arc<AtomicU64>,
     finished_bytes: u64,
     broken: bool,
+    past_broken: bool,
+    lost: Vec<RowFault>,
 }
 
 /// Opens a source: finds its files (downloading those of the hub) and opens the first.
@@ -42,6 +46,8 @@ pub fn rows(source: &SourceConfig, context: &ReadContext) -> Result<Rows, DataEr
         consumed: Arc::default(),
         finished_bytes: 0,
         broken: false,
+        past_broken: context.past_broken,
+        lost: Vec::new(),
     };
     if let Origin::Path(path) | Origin::Named(path) = &source.origin
         && source.subset.is_none()
@@ -81,6 +87,11 @@ impl Rows {
     /// bad row, because nobody knows how many rows are missing.
     pub fn is_broken(&self) -> bool {
         self.broken
+    }
+
+    /// Where broken files ended, of a reader that goes on with the next file: the rest of each is missing.
+    pub fn lost(&self) -> &[RowFault] {
+        &self.lost
     }
 
     /// The files, in the order in which they are read.
@@ -141,9 +152,13 @@ impl Rows {
 
     fn fail(&mut self, trouble: ReadFault) -> RowFault {
         if trouble.fatal {
-            self.broken = true;
             self.current = None;
-            self.waiting.clear();
+            if !self.past_broken {
+                self.broken = true;
+                self.waiting.clear();
+            } else if self.lost.len() < MOST_LOST {
+                self.lost.push(trouble.fault.clone());
+            }
         }
         trouble.fault
     }
@@ -238,5 +253,15 @@ mod tests {
         let fault = found.by_ref().find_map(Result::err).unwrap();
         assert!(fault.to_string().contains("ends too early"), "{fault}");
         assert!(found.is_broken() && found.next().is_none());
+
+        // Whoever judges all files sees those behind it.
+        let context = ReadContext {
+            past_broken: true,
+            ..context(dir.path())
+        };
+        let mut found = rows(&SourceConfig::path("[bc].jsonl*"), &context).unwrap();
+        let last = found.by_ref().last().unwrap().unwrap();
+        assert_eq!(last.place.to_string(), "c.jsonl:1");
+        assert!(!found.is_broken() && found.lost().len() == 1);
     }
 }

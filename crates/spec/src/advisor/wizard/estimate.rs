@@ -311,7 +311,7 @@ pub(super) fn advice(spec: &RunSpec, data: Option<&DataFacts>, machine: &Machine
         held_out: size.held_out,
         labels: size.labels,
         long_prompts: None,
-        unused_template: false,
+        plain_prompts: None,
         ranks: None,
         here: spec.engine.torch().is_none(),
     });

@@ -5,6 +5,7 @@
 use super::RunSpec;
 use crate::base::finding::Finding;
 use crate::data::Unit;
+use crate::data::formats::FormatId;
 use crate::nn::param_infos;
 
 /// What is known of the run besides its spec. A plan for another machine says nothing of this one.
@@ -26,8 +27,9 @@ pub struct Sizes {
     pub labels: Option<(u64, u64)>,
     /// Training prompts after which a completion of `rollout.max_new_tokens` does not fit into the row, and all of them.
     pub long_prompts: Option<(u64, u64)>,
-    /// The data's chat template, that of the start model, writes none of the rows: they are texts that are continued.
-    pub unused_template: bool,
+    /// The format of rows whose prompts are texts, which are continued: the data's chat template, that of the start model, does
+    /// not write them.
+    pub plain_prompts: Option<FormatId>,
     /// How many processes share the rows of a micro-batch, where that is known.
     pub ranks: Option<u64>,
     /// Whether it trains on this machine, whose arithmetic is known then.

@@ -2,26 +2,62 @@
 
 use super::{Subject, poor};
 use crate::base::finding::Finding;
+use crate::base::ssh::shell_quote;
 use crate::base::text::one_line;
-use crate::data::DataConfig;
 use crate::data::chat::{AUTO, SplitMarker};
+use crate::data::formats::FormatId;
+use crate::data::source::{Origin, SourceConfig};
 use crate::data::tokenizer::TokenizerConfig;
+use crate::data::{DataConfig, Unit};
+use crate::methods::LossMask;
 
 pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
-    let answers_itself = subject.spec.method.on_policy().is_some();
-    if !answers_itself || subject.begins_at_random() || !subject.sizes.unused_template {
+    let spec = subject.spec;
+    let needs = spec.method.needs();
+    // Pretraining continues texts, whatever their columns are called.
+    let asked = needs.unit != Unit::Text || needs.mask == LossMask::CompletionOnly;
+    let Some(format) = subject.sizes.plain_prompts else {
+        return Vec::new();
+    };
+    if !asked || subject.begins_at_random() {
         return Vec::new();
     }
+    let effect = match spec.method.on_policy() {
+        Some(_) => "a chat model may stop at once or continue the question",
+        None => "it is trained to continue them as they are, while chat and serve ask it in its template",
+    };
     vec![poor(
         "data.format",
-        "the start model has a chat template, but all prompts are plain text and bypass it: a chat model may stop at once or continue the \
-         question"
-            .into(),
-        "for user turns rename the column to `question`, or make every prompt a list `[{role: user, content: …}]`: llmtui data convert FILE --to \
-         messages writes them"
-            .into(),
+        format!(
+            "the start model has a chat template, but the prompts are plain text and bypass it: {effect}"
+        ),
+        as_turns(&spec.data, format),
         "docs/data.md; TRL applies the template only to conversational prompts",
     )]
+}
+
+/// What makes user turns of plain prompts.
+fn as_turns(data: &DataConfig, format: FormatId) -> String {
+    let sources = data.all_sources();
+    let made = |source: &SourceConfig| matches!(source.origin, Origin::Synthetic(_));
+    if sources.iter().all(made) {
+        return "made-up prompts are plain text: -s data.path=FILE with prompts of your own, or a base model as the start".into();
+    }
+    let parts = format.format().parts;
+    if !parts.iter().any(|part| part.name == "question") {
+        return "for user turns give the prompt a column of its own, `question`, beside chosen and rejected; or write lists of messages"
+            .into();
+    }
+    let column = data.columns.get("prompt").unwrap_or("prompt");
+    let quoted = shell_quote(column) != column;
+    let setting = match data.sources.iter().any(|source| !source.columns.is_empty()) {
+        true => "`question: COLUMN` among the columns of its source".to_string(),
+        false if quoted => format!("data.columns: {{question: {}}}", one_line(column)),
+        false => format!("-s data.columns.question={column}"),
+    };
+    format!(
+        "{setting} makes user turns of them, which the template writes; or write each prompt as a list `[{{role: user, content: …}}]`"
+    )
 }
 
 /// Marks of the template that the tokenizer has no tokens for.

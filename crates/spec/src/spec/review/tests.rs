@@ -7,6 +7,7 @@ use crate::spec::{SpecSources, load};
 mod limits;
 mod loads;
 mod shares;
+mod template;
 
 const KNOWN: Sizes = Sizes {
     step_tokens: Some(8_192),
@@ -17,7 +18,7 @@ const KNOWN: Sizes = Sizes {
     val_prompts: None,
     labels: None,
     long_prompts: None,
-    unused_template: false,
+    plain_prompts: None,
     ranks: None,
     here: true,
 };
@@ -53,30 +54,6 @@ fn a_floor_at_the_peak_is_no_decay() {
     assert_eq!(fix, ["-s schedule.cosine.min_lr=1e-4"]);
     assert!(flat(&["lr=1e-3", "min_lr=9e-4"]).is_empty() && flat(&[]).is_empty());
     assert!(flat(&["schedule=constant"]).is_empty());
-}
-
-#[test]
-fn prompts_that_pass_a_chat_template_by_are_told_of() {
-    let texts = Sizes {
-        unused_template: true,
-        ..KNOWN
-    };
-    let begun = |preset: &str, sizes: Sizes| {
-        let mut value = spec(preset, &[]).to_value();
-        value["train"]["from"] = "somewhere".into();
-        let spec = RunSpec::from_yaml(&crate::spec::yaml::write(&value)).unwrap();
-        let found = review(&spec, sizes).into_iter();
-        found
-            .filter(|f| f.place == "data.format")
-            .collect::<Vec<_>>()
-    };
-    let found = begun("grpo-gsm8k", texts);
-    assert!(found[0].fix.contains("`question`"), "{found:?}");
-    assert_eq!(begun("grpo-gsm8k", KNOWN), []);
-    // Other methods learn texts as texts, and a model from random weights knows no template.
-    assert_eq!(begun("sft-lora", texts), []);
-    let found = said("grpo-gsm8k", &[], texts);
-    assert!(found.iter().all(|f| f.place != "data.format"), "{found:?}");
 }
 
 /// The one finding whose evidence contains `words`.

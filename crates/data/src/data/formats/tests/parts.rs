@@ -143,6 +143,63 @@ fn a_history_that_another_part_is_read_from_is_not_earlier_rounds() {
     assert_eq!(prompt(example(&mapped)), Turns::Text("p".into()));
 }
 
+/// Texts named `prompt` could not be had as turns, but by another name in the file.
+#[test]
+fn a_prompt_that_is_mapped_as_a_question_is_a_user_turn() {
+    let asked: Columns = [("question", "prompt")].into_iter().collect();
+    let turns = |format, row: &Value, columns: &Columns| {
+        let row = record(row.clone());
+        let found = detect(std::slice::from_ref(&row), columns, None).unwrap();
+        assert_eq!(found.format, format);
+        match read(format, &row, columns).unwrap().content {
+            Content::Completion { prompt, completion }
+            | Content::Labelled {
+                prompt, completion, ..
+            } => vec![prompt, completion],
+            Content::Preference {
+                prompt,
+                chosen,
+                rejected,
+            } => vec![prompt, chosen, rejected],
+            Content::Prompt { prompt, .. } => vec![prompt],
+            other => panic!("{other:?}"),
+        }
+    };
+    for (format, row, answers) in [
+        (
+            FormatId::PromptCompletion,
+            json!({"prompt": "p", "completion": "a"}),
+            vec!["a"],
+        ),
+        (
+            FormatId::Preference,
+            json!({"prompt": "p", "chosen": "a", "rejected": "b"}),
+            vec!["a", "b"],
+        ),
+        (
+            FormatId::Kto,
+            json!({"prompt": "p", "completion": "a", "label": true}),
+            vec!["a"],
+        ),
+        (
+            FormatId::PromptOnly,
+            json!({"prompt": "p", "answer": "a"}),
+            vec![],
+        ),
+    ] {
+        let raw = turns(format, &row, &Columns::default());
+        assert!(raw.iter().all(|side| matches!(side, Turns::Text(_))));
+        let answers = answers.iter().map(|answer| chat(&[("assistant", answer)]));
+        let expected: Vec<Turns> = [chat(&[("user", "p")])].into_iter().chain(answers).collect();
+        assert_eq!(turns(format, &row, &asked), expected, "{row}");
+    }
+    // A column that is not there is named, as for other parts.
+    let gone: Columns = [("question", "promt")].into_iter().collect();
+    let row = record(json!({"prompt": "p", "completion": "a"}));
+    let fault = read(FormatId::PromptCompletion, &row, &gone).unwrap_err();
+    assert!(fault.what.contains("no column promt"), "{fault}");
+}
+
 /// `input` mapped to `instruction` was asked for twice.
 #[test]
 fn a_column_plays_one_part() {

@@ -115,7 +115,8 @@ pub struct Kind {
     pub id: &'static str,
     pub title: &'static str,
     pub severity: Severity,
-    /// Such rows can be found without a tokenizer, and `data clean` removes them.
+    /// Such rows can be found without a tokenizer, and `data clean` removes them. Those that cannot be rendered go with the
+    /// tokenizer that it is given.
     pub cleans: bool,
     pub cause: &'static str,
     pub fix: &'static str,

@@ -1,4 +1,5 @@
-//! Text tables with a header line: columns separated by commas or tabs, quotes as in RFC 4180. Every value is a string.
+//! Text tables with a header line, quotes as in RFC 4180. Columns are separated by commas or tabs, as the file's name says, or by
+//! what the header shows: spreadsheets write semicolons where the comma is the decimal sign. Every value is a string.
 
 use super::{Container, Stream};
 use crate::base::human;
@@ -8,7 +9,7 @@ use crate::data::source::{MAX_ROW_BYTES, utf8};
 use crate::data::{DataError, Place, Record};
 use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};
 use serde_json::{Map, Value};
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -38,7 +39,55 @@ struct Rows {
     ended: bool,
 }
 
-fn open(input: Input, delimiter: u8) -> Result<Stream, DataError> {
+/// What may separate columns, and the word for it.
+const SEPARATORS: [(u8, &str); 4] = [
+    (b',', "commas"),
+    (b'\t', "tabs"),
+    (b'|', "vertical bars"),
+    // The last of several that occur equally often is taken.
+    (b';', "semicolons"),
+];
+
+/// What occurs most often outside of quotes in the first line; `own`, that of the file's kind, where nothing occurs more often.
+fn separator(head: &[u8], own: u8) -> u8 {
+    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+    let mut counts = [0_usize; SEPARATORS.len()];
+    // A quote opens at the start of a field, and again right behind the one that closed: two are one inside a value.
+    let (mut quoted, mut opens) = (false, true);
+    for &byte in head {
+        if byte == b'"' && (quoted || opens) {
+            quoted = !quoted;
+            opens = true;
+        } else if quoted {
+            continue;
+        } else if matches!(byte, b'\r' | b'\n') {
+            break;
+        } else {
+            let found = SEPARATORS.iter().position(|(known, _)| *known == byte);
+            opens = found.is_some();
+            if let Some(at) = found {
+                counts[at] += 1;
+            }
+        }
+    }
+    let known = SEPARATORS.iter().map(|(known, _)| *known).zip(counts);
+    let most = known.max_by_key(|(known, count)| (*count, *known == own));
+    most.filter(|(_, count)| *count > 0).map_or(own, |(known, _)| known)
+}
+
+fn open(mut input: Input, own: u8) -> Result<Stream, DataError> {
+    // What cannot be read is reported by the reader of the table.
+    let delimiter = match input.reader.fill_buf() {
+        Ok(head) => separator(head, own),
+        Err(_) => own,
+    };
+    let known = SEPARATORS.iter().find(|(known, _)| *known == delimiter);
+    if let (true, Some((_, word))) = (delimiter != own, known) {
+        input.notes.add(format!(
+            "{}: columns are separated by {word}, as the first line shows",
+            input.file
+        ));
+    }
     let read = Arc::new(AtomicUsize::new(0));
     let cr_lf = Arc::new(AtomicBool::new(false));
     let never_closed = Arc::new(AtomicU64::new(0));
@@ -133,7 +182,7 @@ fn names(
                 "the first line has one column with `{}` in its name",
                 other.escape_default()
             );
-            let fix = "columns are separated by commas in .csv and by tabs in .tsv: convert or rename the file";
+            let fix = "remove the quotes around the whole line if it separates columns, else name the column otherwise";
             return Err(fault(what, fix));
         }
     }
@@ -208,7 +257,7 @@ fn trouble(error: &csv::Error, place: &Place) -> ReadFault {
         } => ReadFault::row(
             place,
             format!("{len} columns, but the first line names {expected_len}"),
-            "quote values with commas or line breaks, and double the quotes inside them",
+            "quote values that contain the separator or a line break, and double the quotes inside them",
         ),
         ErrorKind::Io(e) => ReadFault::io(place, e),
         _ => ReadFault::fatal(place, error.to_string(), "write the table again"),
@@ -391,10 +440,35 @@ mod tests {
                 .contains("column 2 has no name")
         );
         assert!(
-            read(b"a;b\n1;2\n", b',')
+            read(b"\"a;b\"\n\"1;2\"\n", b',')
                 .unwrap_err()
                 .contains("one column with `;`")
         );
+    }
+
+    /// A table from a spreadsheet where the comma is the decimal sign was to be converted by hand.
+    #[test]
+    fn the_first_line_shows_what_separates_columns() {
+        let row = |text: &str, own| {
+            let rows = read(text.as_bytes(), own).unwrap();
+            rows.into_iter().next().unwrap().unwrap().1
+        };
+        let values = r#"{"Frage":"Wie viel?","Preis":"3,50"}"#;
+        assert_eq!(row("Frage;Preis\r\nWie viel?;3,50\r\n", b','), values);
+        assert_eq!(row("\u{feff}\"Frage\";\"Preis\"\nWie viel?;\"3,50\"\n", b','), values);
+        assert_eq!(row("Frage\tPreis\nWie viel?\t3,50\n", b','), values);
+        assert_eq!(row("Frage|Preis\nWie viel?|3,50\n", b'\t'), values);
+        // A comma in a name, and separators inside quotes.
+        let named = r#"{"Preis, netto":"3,5","a":"1","b":"2"}"#;
+        assert_eq!(row("Preis, netto;a;b\n3,5;1;2\n", b','), named);
+        let quoted = r#"{"a;\"b\";c":"1","d":"2"}"#;
+        assert_eq!(row("\"a;\"\"b\"\";c\",d\n1,2\n", b','), quoted);
+        assert_eq!(row("a,b;c\n1,2\n", b','), r#"{"a":"1","b;c":"2"}"#);
+        assert_eq!(row("text\na;b;c\n", b','), r#"{"text":"a;b;c"}"#);
+        // A value with the separator in it is quoted here as well.
+        let rows = read(b"a;b\n1;2;3\n\"1;2\";3\n", b',').unwrap();
+        assert!(rows[0].is_err());
+        assert_eq!(rows[1], Ok((3, r#"{"a":"1;2","b":"3"}"#.into())));
     }
 
     #[test]

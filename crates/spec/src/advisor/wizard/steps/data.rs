@@ -2,12 +2,15 @@
 
 use crate::advisor::choose::Goal;
 use crate::advisor::faulty::Faulty;
+use crate::advisor::inspection::DataFacts;
 use crate::advisor::wizard::answers::DataAnswer;
 use crate::advisor::wizard::question::{Ask, Explanation, Row, note};
 use crate::advisor::wizard::{InspectRequest, Outcome, Wizard};
 use crate::base::human;
 use crate::base::paths::unquoted;
+use crate::base::ssh::shell_quote;
 use crate::base::text::one_line;
+use crate::data::cleaning::{clean_command, reading_options};
 
 pub(in crate::advisor::wizard) struct Data;
 
@@ -129,7 +132,8 @@ impl Ask for Data {
                 ))
             }
             Some((known, Ok(facts))) if *known == path => {
-                let faulty = facts.faulty.as_ref().map(|faulty| choices(faulty, &path));
+                let faulty = facts.faulty.as_ref();
+                let faulty = faulty.map(|faulty| choices(faulty, facts, &path));
                 let guessed = facts.guessed.as_ref().map(|found| guess(found));
                 let asked: Vec<String> = guessed.into_iter().chain(faulty).collect();
                 if asked.is_empty() || wizard.leaves_out.as_ref() == Some(&path) {
@@ -157,9 +161,13 @@ fn guess(found: &str) -> String {
 }
 
 /// What can be done about rows that cannot be read.
-fn choices(faulty: &Faulty, path: &str) -> String {
-    let (summary, path) = (faulty.summary(), one_line(path));
+fn choices(faulty: &Faulty, facts: &DataFacts, path: &str) -> String {
+    let (summary, path) = (faulty.summary(), shell_quote(&one_line(path)));
+    // A format that the columns do not show, and the columns that were guessed.
+    let columns = facts.columns.iter();
+    let columns = columns.map(|(part, column)| (*part, column.as_str()));
+    let clean = clean_command(&path, &reading_options(facts.format_word, columns));
     format!(
-        "{summary}. Choose the file again to skip them (data.on_bad_row: skip); `llmtui data clean {path} --out COPY.jsonl` writes a copy without them"
+        "{summary}. Choose the file again to skip them (data.on_bad_row: skip); `{clean}` writes a copy without them"
     )
 }

@@ -208,6 +208,25 @@ fn a_path_is_asked_for_and_read_away_from_the_screen() {
     assert!(bench.picture(80, 24).contains("chats does not exist"));
 }
 
+/// The reason was cut off, and there was no way to map the columns here.
+#[test]
+fn columns_that_no_format_knows_can_be_mapped() {
+    let mut bench = Bench::new();
+    bench.data().press("o enter");
+    let options = "--format instruction_response --column 'instruction=My question'";
+    bench.msg(Msg::DataInspected {
+        name: "chats".into(),
+        result: Err(format!(
+            "chats:2 columns match no known format: My question; try: {options}"
+        )),
+    });
+    let picture = bench.picture(100, 30);
+    assert!(picture.contains("opens it with its columns mapped"), "{picture}");
+    bench.press("o enter");
+    let mapped = Subject::of_words(&format!("chats {options}")).unwrap();
+    assert_eq!(bench.effects, [Effect::InspectData(Box::new(mapped))]);
+}
+
 #[test]
 fn rows_are_walked_searched_and_jumped_to() {
     let mut bench = Bench::new();

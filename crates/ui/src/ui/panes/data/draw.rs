@@ -78,8 +78,12 @@ fn nothing_yet(pane: &DataPane, frame: &mut Frame, area: Rect, context: &PaneCon
     let (words, meaning) = match &pane.error {
         Some(why) => (
             format!(
-                "{}\n\n{key} opens other data.",
-                crate::base::text::sanitize(why)
+                "{}\n\n{key} {}",
+                crate::base::text::sanitize(why),
+                match &pane.mapping {
+                    Some(_) => "opens it again, with its columns mapped so.",
+                    None => "opens other data.",
+                }
             ),
             Meaning::Bad,
         ),

@@ -53,6 +53,13 @@ struct Reading {
     progress: Progress,
 }
 
+/// The options in the advice on columns that no format knows, if it names them all.
+fn mapping(why: &str) -> Option<String> {
+    let (_, fix) = why.rsplit_once("; try: ")?;
+    let whole = fix.starts_with("--format ") && fix.contains(" --column ") && !fix.contains("COLUMN");
+    whole.then(|| fix.to_string())
+}
+
 /// The pane's cursors.
 #[derive(Debug, Default)]
 pub struct DataPane {
@@ -65,6 +72,8 @@ pub struct DataPane {
     shown_for: Option<PathBuf>,
     reading: Option<Reading>,
     error: Option<String>,
+    /// Options that would read what could not be read, offered when it is opened again.
+    mapping: Option<String>,
     /// Row of the list of findings.
     finding: usize,
     first_finding: usize,
@@ -101,6 +110,7 @@ impl DataPane {
             progress: Progress::default(),
         });
         (self.subject, self.run, self.error) = (Some(subject), run, None);
+        self.mapping = None;
     }
 
     /// How far it is; late words of another inspection are dropped.
@@ -123,7 +133,10 @@ impl DataPane {
                 self.search.clear();
                 self.filter();
             }
-            Err(why) => self.error = Some(why),
+            Err(why) => {
+                self.mapping = mapping(&why);
+                self.error = Some(why);
+            }
         }
     }
 

@@ -84,12 +84,16 @@ impl DataPane {
 
     fn ask_path(&self) -> Vec<Request> {
         let path = self.subject.as_ref().and_then(Subject::path);
+        let path = path.map(|path| match &self.mapping {
+            Some(options) => format!("{path} {options}"),
+            None => path.to_string(),
+        });
         let prompt = Prompt::new(
             topic(PATH),
             "data: a file, a folder or a glob",
-            "{accept} reads it; text, JSONL, JSON, CSV, TSV, parquet, also .gz and .zst",
+            "{accept} reads it: text, JSONL, CSV, parquet …; --column PART=COLUMN may follow",
         );
-        open(prompt.with(path.unwrap_or_default()).needed().path())
+        open(prompt.with(&path.unwrap_or_default()).needed().path())
     }
 
     fn ask_tokenizer(&self, subject: &Subject) -> Vec<Request> {
@@ -208,7 +212,7 @@ impl Pane for DataPane {
         Vec::new()
     }
 
-    fn incoming(&mut self, msg: &Msg, _context: &mut PaneContext) -> Vec<Request> {
+    fn incoming(&mut self, msg: &Msg, context: &mut PaneContext) -> Vec<Request> {
         match msg {
             Msg::DataProgress { name, progress } => {
                 self.progress(name, *progress);
@@ -216,11 +220,17 @@ impl Pane for DataPane {
             }
             Msg::DataInspected { name, result } => {
                 let mut requests = vec![Request::Draw(Freshness::Asked)];
-                if let (Err(why), false) = (result, self.idle()) {
-                    // What was shown before stays on the screen; the reason must not be lost behind it.
-                    requests.push(Request::Toast(Level::Warn, why.clone()));
-                }
+                let idle = self.idle();
                 self.inspected(name, result.clone());
+                if let (Err(why), false) = (result, idle) {
+                    // What was shown before stays on the screen; the reason must not be lost behind it.
+                    let key = context.keymap.label(Action::OpenData);
+                    let words = match &self.mapping {
+                        Some(options) => format!("{key} opens it with its columns mapped, {options}: {why}"),
+                        None => why.clone(),
+                    };
+                    requests.push(Request::Toast(Level::Warn, words));
+                }
                 requests
             }
             _ => Vec::new(),
@@ -239,7 +249,13 @@ impl Pane for DataPane {
         let text = text.trim();
         match about {
             PATH => {
-                let mut subject = Subject::of_path(text);
+                let mut subject = match Subject::of_words(text) {
+                    Ok(subject) => subject,
+                    Err(error) => {
+                        let words = format!("{error}; {}", error.hint());
+                        return vec![Request::Toast(Level::Warn, words)];
+                    }
+                };
                 subject.tokenizer = self.subject.as_ref().and_then(|s| s.tokenizer.clone());
                 let mut requests = vec![Request::Show(&ENTRY)];
                 requests.extend(self.inspect(subject, None));
