@@ -16,6 +16,7 @@ pub mod generate;
 mod kv_cache;
 mod layout;
 mod limits;
+mod mla;
 pub mod mixer;
 pub mod mlp;
 mod model;
@@ -44,6 +45,7 @@ pub use faults::Fault;
 pub use flops::{frozen_matmul_params, state_flops};
 pub use freeze::{TrainableSet, param_infos, param_infos_of};
 pub use layout::Naming;
+pub use mla::MlaConfig;
 pub use model::{
     Backend, ExpertLoad, Model, Regularizers, TokenBatch, TokenOutputs, TokenValues, Upstream,
 };
