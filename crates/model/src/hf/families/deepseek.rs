@@ -174,3 +174,20 @@ pub fn tensors(infos: &[ParamInfo]) -> Vec<DiskTensor> {
 pub fn disk_name(own: &str) -> String {
     own.replace(".mlp.shared_expert.", ".mlp.shared_experts.")
 }
+
+/// Whether a tensor is of a block that predicts tokens further ahead: numbered on from the model's own.
+pub fn is_behind(config: &ModelConfig, name: &str) -> bool {
+    let block = name
+        .strip_prefix("model.layers.")
+        .and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());
+    block.is_some_and(|block| block >= config.n_layer)
+}
+
+/// What of a folder is left out, as a sentence; `has` knows whether there are tensors whose names begin so.
+pub fn left_out(config: &Value, has: impl Fn(&str) -> bool) -> Option<String> {
+    let is_one = ["deepseek_v3", "glm4_moe_lite"].iter().any(|name| config["model_type"] == *name);
+    let first = config["num_hidden_layers"].as_u64().filter(|_| is_one)?;
+    has(&format!("model.layers.{first}.")).then(|| {
+        format!("it is read without the blocks that predict tokens further ahead (from model.layers.{first} on), and written without them")
+    })
+}

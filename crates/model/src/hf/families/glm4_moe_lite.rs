@@ -82,6 +82,10 @@ impl Family for Glm4MoeLite {
         deepseek::disk_name(own)
     }
 
+    fn is_behind(&self, config: &ModelConfig, name: &str) -> bool {
+        deepseek::is_behind(config, name)
+    }
+
     fn tensors(&self, _config: &ModelConfig, infos: &[ParamInfo]) -> Vec<DiskTensor> {
         deepseek::tensors(infos)
     }
