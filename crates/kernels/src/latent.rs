@@ -75,7 +75,11 @@ pub struct Columns {
 
 /// `to` (rows, width) = the columns of `from` (rows, stride).
 pub fn gather(columns: Columns, from: &[f32], to: &mut [f32]) {
-    let Columns { first, width, stride } = columns;
+    let Columns {
+        first,
+        width,
+        stride,
+    } = columns;
     threads::rows1(to, width, width, |row, to| {
         for (i, to) in to.chunks_exact_mut(width).enumerate() {
             to.copy_from_slice(&from[(row + i) * stride + first..][..width]);
@@ -85,7 +89,11 @@ pub fn gather(columns: Columns, from: &[f32], to: &mut [f32]) {
 
 /// The columns of `to` (rows, stride) = `from` (rows, width).
 pub fn scatter(columns: Columns, from: &[f32], to: &mut [f32]) {
-    let Columns { first, width, stride } = columns;
+    let Columns {
+        first,
+        width,
+        stride,
+    } = columns;
     threads::rows1(to, stride, width, |row, to| {
         for (i, to) in to.chunks_exact_mut(stride).enumerate() {
             to[first..first + width].copy_from_slice(&from[(row + i) * width..][..width]);
@@ -219,10 +227,7 @@ fn keys_of<N: Number>(
     let (d, qk) = (sizes.head_dim(), sizes.qk_dim());
     let (nope, rope) = (sizes.nope_dim, sizes.rope_dim);
     let width = sizes.n_head * d;
-    let (a, b) = (
-        (dkv, sizes.keys_and_values()),
-        (dkey, columns.stride),
-    );
+    let (a, b) = ((dkv, sizes.keys_and_values()), (dkey, columns.stride));
     threads::rows2(a, b, 4 * width, |first, dkv, dkey| {
         let rows = dkv.chunks_exact_mut(sizes.keys_and_values());
         for (i, (dkv, dkey)) in rows.zip(dkey.chunks_exact_mut(columns.stride)).enumerate() {
@@ -334,15 +339,14 @@ impl UpAdapter<'_> {
 /// Queries and keys over latent vectors, `out` (rows, (n_head + 1) · (rope_dim + kv_rank)), not rotated yet: q_nope · k_nope is (q_nope
 /// W_k) · c, so each head has its rotated features and q_nope W_k; last come the shared key and the latent vector itself, of
 /// `latents` (rows, kv_rank).
-pub fn absorb(
-    arithmetic: ComputeDtype,
-    sizes: Sizes,
-    parts: Parts,
-    up: Up,
-    out: &mut [f32],
-) {
+pub fn absorb(arithmetic: ComputeDtype, sizes: Sizes, parts: Parts, up: Up, out: &mut [f32]) {
     let heads = sizes.latent_heads();
-    let (d, nope, rope, qk) = (heads.head_dim, sizes.nope_dim, sizes.rope_dim, sizes.qk_dim());
+    let (d, nope, rope, qk) = (
+        heads.head_dim,
+        sizes.nope_dim,
+        sizes.rope_dim,
+        sizes.qk_dim(),
+    );
     let width = (sizes.n_head + 1) * d;
     threads::rows1(out, width, width, |first, out| {
         for (i, row) in out.chunks_exact_mut(width).enumerate() {
@@ -352,7 +356,10 @@ pub fn absorb(
             for (to, q) in queries.chunks_exact_mut(d).zip(q.chunks_exact(qk)) {
                 put_pairs(&q[nope..], &mut to[..rope]);
             }
-            put_pairs(&parts.key[at(parts.key_columns)..][..rope], &mut key[..rope]);
+            put_pairs(
+                &parts.key[at(parts.key_columns)..][..rope],
+                &mut key[..rope],
+            );
             key[rope..].copy_from_slice(&parts.kv[(first + i) * sizes.kv_rank..][..sizes.kv_rank]);
         }
     });
@@ -412,8 +419,20 @@ mod tests {
     use crate::check::{assert_close, normal};
 
     const SIZES: [Sizes; 2] = [
-        Sizes { n_head: 3, kv_rank: 5, nope_dim: 4, rope_dim: 2, v_dim: 3 },
-        Sizes { n_head: 2, kv_rank: 7, nope_dim: 3, rope_dim: 4, v_dim: 9 },
+        Sizes {
+            n_head: 3,
+            kv_rank: 5,
+            nope_dim: 4,
+            rope_dim: 2,
+            v_dim: 3,
+        },
+        Sizes {
+            n_head: 2,
+            kv_rank: 7,
+            nope_dim: 3,
+            rope_dim: 4,
+            v_dim: 9,
+        },
     ];
     const ROWS: usize = 6;
 
@@ -422,8 +441,16 @@ mod tests {
     fn splitting_is_the_transpose_of_joining() {
         for sizes in SIZES {
             let (q_columns, key_columns) = (
-                Columns { first: 0, width: sizes.queries(), stride: sizes.queries() },
-                Columns { first: 3, width: sizes.rope_dim, stride: sizes.rope_dim + 3 },
+                Columns {
+                    first: 0,
+                    width: sizes.queries(),
+                    stride: sizes.queries(),
+                },
+                Columns {
+                    first: 3,
+                    width: sizes.rope_dim,
+                    stride: sizes.rope_dim + 3,
+                },
             );
             let q = normal(ROWS * sizes.queries(), 0);
             let kv = normal(ROWS * sizes.keys_and_values(), 1);
@@ -433,11 +460,20 @@ mod tests {
             }
             let width = 3 * sizes.n_head * sizes.head_dim();
             let up = normal(ROWS * width, 3);
-            let parts = Parts { q: &q, q_columns, kv: &kv, key: &key, key_columns };
+            let parts = Parts {
+                q: &q,
+                q_columns,
+                kv: &kv,
+                key: &key,
+                key_columns,
+            };
             let mut qkv = vec![f32::NAN; ROWS * width];
             join(sizes, parts, ValuesMut::F32(&mut qkv));
             let dot = |a: &[f32], b: &[f32]| -> f64 {
-                a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+                a.iter()
+                    .zip(b)
+                    .map(|(a, b)| f64::from(*a) * f64::from(*b))
+                    .sum()
             };
             let (mut dq, mut dkv, mut dkey) = (q.clone(), kv.clone(), vec![0.0; key.len()]);
             split_queries(sizes, Values::F32(&up), (&mut dq, q_columns));
@@ -457,20 +493,41 @@ mod tests {
     #[test]
     fn absorbed_queries_give_the_scores_of_keys_and_values_of_latents() {
         for sizes in SIZES {
-            let Sizes { n_head, kv_rank, nope_dim, rope_dim, v_dim } = sizes;
+            let Sizes {
+                n_head,
+                kv_rank,
+                nope_dim,
+                rope_dim,
+                v_dim,
+            } = sizes;
             let rank = 2;
             let weight = normal(sizes.keys_and_values() * kv_rank, 0);
-            let (a, b) = (normal(rank * kv_rank, 1), normal(sizes.keys_and_values() * rank, 2));
+            let (a, b) = (
+                normal(rank * kv_rank, 1),
+                normal(sizes.keys_and_values() * rank, 2),
+            );
             let row_scales = normal(sizes.keys_and_values(), 3);
-            let adapter = UpAdapter { a: &a, b: &b, scale: 0.5, row_scales: &row_scales };
+            let adapter = UpAdapter {
+                a: &a,
+                b: &b,
+                scale: 0.5,
+                row_scales: &row_scales,
+            };
             for adapter in [None, Some(adapter)] {
-                let up = Up { matrix: Matrix::Dense(&weight), adapter };
+                let up = Up {
+                    matrix: Matrix::Dense(&weight),
+                    adapter,
+                };
                 let whole: Vec<f64> = up.with_rows(0..sizes.keys_and_values(), kv_rank, |rows| {
                     rows.iter().map(|x| f64::from(*x)).collect()
                 });
                 let (q, c) = (normal(ROWS * sizes.queries(), 4), normal(ROWS * kv_rank, 5));
                 let key = normal(ROWS * rope_dim, 6);
-                let columns = |width| Columns { first: 0, width, stride: width };
+                let columns = |width| Columns {
+                    first: 0,
+                    width,
+                    stride: width,
+                };
                 let parts = Parts {
                     q: &q,
                     q_columns: columns(sizes.queries()),
@@ -489,10 +546,13 @@ mod tests {
                         found.push(query.iter().zip(own).map(|(a, b)| a * b).sum::<f32>());
                         let q = &q[row * sizes.queries() + h * sizes.qk_dim()..][..sizes.qk_dim()];
                         let mut score: f64 = (0..rope_dim)
-                            .map(|i| f64::from(q[nope_dim + i]) * f64::from(key[row * rope_dim + i]))
+                            .map(|i| {
+                                f64::from(q[nope_dim + i]) * f64::from(key[row * rope_dim + i])
+                            })
                             .sum();
                         for i in 0..nope_dim {
-                            let weight = &whole[(h * (nope_dim + v_dim) + i) * kv_rank..][..kv_rank];
+                            let weight =
+                                &whole[(h * (nope_dim + v_dim) + i) * kv_rank..][..kv_rank];
                             let k: f64 = (weight.iter().zip(&c[row * kv_rank..]))
                                 .map(|(w, c)| w * f64::from(*c))
                                 .sum();
@@ -512,7 +572,10 @@ mod tests {
                             let at = h * (nope_dim + v_dim) + nope_dim + i;
                             let weight = whole[at * kv_rank..][..kv_rank].iter();
                             let latent = &mean[rope_dim..];
-                            weight.zip(latent).map(|(w, x)| w * f64::from(*x)).sum::<f64>()
+                            weight
+                                .zip(latent)
+                                .map(|(w, x)| w * f64::from(*x))
+                                .sum::<f64>()
                         }));
                     }
                 }

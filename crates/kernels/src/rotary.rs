@@ -237,12 +237,33 @@ mod tests {
         let (exact, grads) = oracle(&[&lx], &dy, || composite(&lx, &rotation, positions));
         let table = RotaryTable::new(rotation, head_dim, positions.start + seq_len);
         let mut y = x.clone();
-        apply_to(&table, &mut y, width, (heads, head_dim), positions, Turn::Forward);
+        apply_to(
+            &table,
+            &mut y,
+            width,
+            (heads, head_dim),
+            positions,
+            Turn::Forward,
+        );
         assert_close("y", &y, &exact, 1e-6);
         let mut dx = dy.clone();
-        apply_to(&table, &mut dx, width, (heads, head_dim), positions, Turn::Back);
+        apply_to(
+            &table,
+            &mut dx,
+            width,
+            (heads, head_dim),
+            positions,
+            Turn::Back,
+        );
         assert_close("dx", &dx, &grads[0], 1e-6);
-        apply_to(&table, &mut y, width, (heads, head_dim), positions, Turn::Back);
+        apply_to(
+            &table,
+            &mut y,
+            width,
+            (heads, head_dim),
+            positions,
+            Turn::Back,
+        );
         if factor == 1.0 {
             let x: Vec<f64> = x.iter().map(|&x| f64::from(x)).collect();
             assert_close("x", &y, &x, 1e-6);

@@ -165,8 +165,7 @@ fn text(shown: &Shown, class: &str, anatomy: &Anatomy) -> String {
         )),
         config.mla.as_ref().map_or(String::new(), |mla| format!(
             ", latent attention of {} + {} numbers per token",
-            mla.kv_rank,
-            mla.rope_dim
+            mla.kv_rank, mla.rope_dim
         )),
         config.mixer.as_ref().map_or(String::new(), |mixer| format!(
             ", {} in {} of {} layers",

@@ -109,7 +109,8 @@ fn tensors_of(
 ) -> Vec<DiskTensor> {
     let tensors = disk_tensors(family, config, infos);
     // Those of a head that predicts tokens further ahead say nothing of the model's own.
-    let is_stacked = |name: &str| !is_buffer(family, config, name) && name.ends_with(families::TOGETHER[0]);
+    let is_stacked =
+        |name: &str| !is_buffer(family, config, name) && name.ends_with(families::TOGETHER[0]);
     match config.moe.is_some() && file.names().any(is_stacked) {
         true => families::stacked_experts(tensors, families::TOGETHER),
         false => tensors,

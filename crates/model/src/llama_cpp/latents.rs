@@ -23,14 +23,12 @@ impl Latents {
     /// Of a parameter that is such a matrix.
     pub fn of(config: &ModelConfig, info: &ParamInfo) -> Option<Latents> {
         let mla = config.mla.as_ref()?;
-        info.name
-            .ends_with(".kv_b_proj.weight")
-            .then_some(Latents {
-                n_head: config.n_head,
-                nope: mla.nope_dim,
-                v: mla.v_dim,
-                rank: mla.kv_rank,
-            })
+        info.name.ends_with(".kv_b_proj.weight").then_some(Latents {
+            n_head: config.n_head,
+            nope: mla.nope_dim,
+            v: mla.v_dim,
+            rank: mla.kv_rank,
+        })
     }
 
     /// The name of a half, of the tensor for both.
@@ -61,7 +59,8 @@ impl Latents {
             match half {
                 Half::Values => values.extend_from_slice(own),
                 Half::Keys => values.extend(
-                    (0..self.rank).flat_map(|c| (0..self.nope).map(move |r| keys[r * self.rank + c])),
+                    (0..self.rank)
+                        .flat_map(|c| (0..self.nope).map(move |r| keys[r * self.rank + c])),
                 ),
             }
         }

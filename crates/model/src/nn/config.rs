@@ -400,7 +400,9 @@ impl ModelConfig {
             Some(AttentionType::Mqa) if self.mla.is_none() => 1,
             _ => self.n_head,
         };
-        self.n_kv_head.filter(|_| self.mla.is_none()).unwrap_or(by_name)
+        self.n_kv_head
+            .filter(|_| self.mla.is_none())
+            .unwrap_or(by_name)
     }
 
     /// Which linear layers of attention have a bias, `bias` included.

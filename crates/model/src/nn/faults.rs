@@ -122,7 +122,10 @@ fn latents(config: &ModelConfig, faults: &mut Faults) {
     faults.want(
         mla.rope_dim.is_multiple_of(2),
         &["mla"],
-        format!("RoPE turns pairs of features, and rope_dim is {}", mla.rope_dim),
+        format!(
+            "RoPE turns pairs of features, and rope_dim is {}",
+            mla.rope_dim
+        ),
         format!("rope_dim {}", (mla.rope_dim / 2).max(1) * 2),
     );
     let fraction = config.position.rope().map_or(1.0, |rope| rope.fraction);

@@ -129,7 +129,9 @@ impl ModelConfig {
 }
 
 /// What latent attention does not go together with, as (whether it is there, key, what to do).
-pub(super) fn conflicts(config: &ModelConfig) -> Vec<(bool, &'static [&'static str], &'static str)> {
+pub(super) fn conflicts(
+    config: &ModelConfig,
+) -> Vec<(bool, &'static [&'static str], &'static str)> {
     vec![
         (
             config.n_kv_head.is_some_and(|n| n != config.n_head),
@@ -142,12 +144,23 @@ pub(super) fn conflicts(config: &ModelConfig) -> Vec<(bool, &'static [&'static s
             "leave attention_type out",
         ),
         (
-            config.mla.as_ref().is_some_and(|mla| config.head_dim.is_some_and(|n| n != mla.head_dim())),
+            config
+                .mla
+                .as_ref()
+                .is_some_and(|mla| config.head_dim.is_some_and(|n| n != mla.head_dim())),
             &["mla", "head_dim"],
             "nope_dim, rope_dim and v_dim are the features of a head: leave head_dim out",
         ),
-        (config.qk_norm, &["mla", "qk_norm"], "its latent vectors are normalized: leave qk_norm out"),
-        (config.attention_gate, &["mla", "attention_gate"], "attention_gate: false"),
+        (
+            config.qk_norm,
+            &["mla", "qk_norm"],
+            "its latent vectors are normalized: leave qk_norm out",
+        ),
+        (
+            config.attention_gate,
+            &["mla", "attention_gate"],
+            "attention_gate: false",
+        ),
         (
             config.sliding_window.is_some(),
             &["mla", "sliding_window"],
@@ -158,7 +171,11 @@ pub(super) fn conflicts(config: &ModelConfig) -> Vec<(bool, &'static [&'static s
             &["mla", "bias", "attention_bias"],
             "bias: false and attention_bias: none",
         ),
-        (config.mixer.is_some(), &["mla", "mixer"], "leave mixer out: all blocks have latent attention"),
+        (
+            config.mixer.is_some(),
+            &["mla", "mixer"],
+            "leave mixer out: all blocks have latent attention",
+        ),
         (
             config.position.rope().is_none(),
             &["mla", "position"],
@@ -192,9 +209,15 @@ mod tests {
             (json!({"sliding_window": 8}), "sliding_window"),
             (json!({"bias": true}), "bias"),
             (json!({"attention_bias": "qkv"}), "attention_bias"),
-            (json!({"mixer": {"short_conv": {}}, "attention_every": 2}), "mixer"),
+            (
+                json!({"mixer": {"short_conv": {}}, "attention_every": 2}),
+                "mixer",
+            ),
             (json!({"position": {"learned": {}}}), "position"),
-            (json!({"position": {"rope": {"fraction": 0.5}}}), "position.rope.fraction"),
+            (
+                json!({"position": {"rope": {"fraction": 0.5}}}),
+                "position.rope.fraction",
+            ),
             (json!({"mla": {"rope_dim": 7}}), "mla"),
         ] {
             let faults = model(says.clone()).faults();
@@ -209,7 +232,8 @@ mod tests {
         assert_eq!(plain.score_scale(), Some(1.0 / 192f64.sqrt()));
         assert_eq!((plain.head_width(), plain.rope_head_dim()), (256, 64));
         // DeepSeek-V2.
-        let yarn = json!({"factor": 40.0, "original_len": 4096, "mscale": 0.707, "mscale_all_dim": 0.707});
+        let yarn =
+            json!({"factor": 40.0, "original_len": 4096, "mscale": 0.707, "mscale_all_dim": 0.707});
         let long = model(json!({
             "mla": {"nope_dim": 128, "rope_dim": 64},
             "position": {"rope": {"scaling": {"yarn": yarn}}},

@@ -87,14 +87,18 @@ impl DeepSeek {
 
     fn experts(self, keys: &Keys, n_layer: usize) -> Result<MoeConfig, String> {
         let size = |key, default| Ok::<_, String>(keys.size(key)?.unwrap_or(default));
-        let by_alias = keys.size("num_local_experts")?.or(keys.size("num_experts")?);
+        let by_alias = keys
+            .size("num_local_experts")?
+            .or(keys.size("num_experts")?);
         let n_expert = keys.size("n_routed_experts")?.or(by_alias);
         let dense = keys.count(DENSE)?.unwrap_or(self.n_dense);
         let (every, dense_blocks) = MoeConfig::blocks_of(n_layer, |layer| layer >= dense);
         let d_ff = size("moe_intermediate_size", self.d_ff)?;
         let n_shared = keys.count("n_shared_experts")?.unwrap_or(self.n_shared);
         if n_shared == 0 {
-            return Err("n_shared_experts: transformers has no such model without a shared expert".into());
+            return Err(
+                "n_shared_experts: transformers has no such model without a shared expert".into(),
+            );
         }
         let scale = keys.number("routed_scaling_factor")?;
         Ok(MoeConfig {
@@ -102,7 +106,9 @@ impl DeepSeek {
             top_k: size("num_experts_per_tok", self.top_k)?,
             d_ff: Some(d_ff),
             norm_topk: keys.flag("norm_topk_prob", self.norm_topk)?,
-            gate_scale: scale.or(Some(self.gate_scale)).filter(|scale| *scale != 1.0),
+            gate_scale: scale
+                .or(Some(self.gate_scale))
+                .filter(|scale| *scale != 1.0),
             shared_d_ff: Some(n_shared.saturating_mul(d_ff)),
             // The classes have no balancing losses.
             aux_loss_coef: 0.0,
@@ -185,7 +191,9 @@ pub fn is_behind(config: &ModelConfig, name: &str) -> bool {
 
 /// What of a folder is left out, as a sentence; `has` knows whether there are tensors whose names begin so.
 pub fn left_out(config: &Value, has: impl Fn(&str) -> bool) -> Option<String> {
-    let is_one = ["deepseek_v3", "glm4_moe_lite"].iter().any(|name| config["model_type"] == *name);
+    let is_one = ["deepseek_v3", "glm4_moe_lite"]
+        .iter()
+        .any(|name| config["model_type"] == *name);
     let first = config["num_hidden_layers"].as_u64().filter(|_| is_one)?;
     has(&format!("model.layers.{first}.")).then(|| {
         format!("it is read without the blocks that predict tokens further ahead (from model.layers.{first} on), and written without them")

@@ -65,7 +65,11 @@ impl Family for DeepSeekV2 {
     fn write(&self, config: &ModelConfig) -> Value {
         let mut value = DEFAULTS.write(config);
         let has_groups = config.moe.as_ref().is_some_and(|moe| moe.n_group.is_some());
-        value["topk_method"] = json!(if has_groups { "group_limited_greedy" } else { "greedy" });
+        value["topk_method"] = json!(if has_groups {
+            "group_limited_greedy"
+        } else {
+            "greedy"
+        });
         value["scoring_func"] = json!("softmax");
         value["mlp_bias"] = json!(false);
         value

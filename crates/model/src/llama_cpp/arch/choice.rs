@@ -98,9 +98,7 @@ fn as_it_is(config: &ModelConfig, shape: &ModelShape) -> Option<Chosen> {
     let is_latent = config.mla.is_some();
     let has_groups = (config.moe.as_ref()).is_some_and(|moe| moe.n_group > moe.top_group);
     let fitting = ALL.iter().filter(|a| {
-        a.is_hybrid() == is_hybrid
-            && a.is_latent() == is_latent
-            && (a.is_latent() || !has_groups)
+        a.is_hybrid() == is_hybrid && a.is_latent() == is_latent && (a.is_latent() || !has_groups)
     });
     fitting.into_iter().find_map(|architecture| {
         let keys = architecture.write(config, shape)?;

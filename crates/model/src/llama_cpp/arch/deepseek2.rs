@@ -7,9 +7,7 @@ use crate::gguf::Value;
 use crate::nn::mlp::MlpConfig;
 use crate::nn::norm::NormConfig;
 use crate::nn::position::{PositionConfig, RopeConfig, ScalingConfig, scaling};
-use crate::nn::{
-    Balancing, MlaConfig, ModelConfig, ModelShape, MoeConfig, NormPlacement, Scoring,
-};
+use crate::nn::{Balancing, MlaConfig, ModelConfig, ModelShape, MoeConfig, NormPlacement, Scoring};
 
 pub struct DeepSeek2;
 

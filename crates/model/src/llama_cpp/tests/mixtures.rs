@@ -148,8 +148,12 @@ fn experts_that_llama_cpp_does_not_compute_are_refused() {
         changed(lfm2_moe(), |moe| moe.norm_topk = false),
         changed(next(), |moe| moe.norm_topk = false),
         changed(latent(false), |moe| moe.dense_blocks = Some(vec![1])),
-        changed(latent(false), |moe| moe.balancing = Balancing::Bias { rate: 0.0 }),
-        changed(latent(false), |moe| (moe.n_group, moe.top_group) = (Some(2), Some(1))),
+        changed(latent(false), |moe| {
+            moe.balancing = Balancing::Bias { rate: 0.0 }
+        }),
+        changed(latent(false), |moe| {
+            (moe.n_group, moe.top_group) = (Some(2), Some(1))
+        }),
         changed(latent(true), |moe| moe.shared_d_ff = Some(100)),
         changed(experts(llama(), |_| {}), |moe| {
             (moe.n_group, moe.top_group) = (Some(2), Some(1));

@@ -11,8 +11,8 @@ use crate::kernels::{activation, attention, causal_conv, gate, norm, qk_norm};
 use crate::nn::layout::{
     AttentionSpans, ConvSpans, GatedDeltaSpans, LatentSpans, MixingSpans, ShortConvSpans,
 };
-use crate::nn::mla::MlaConfig;
 use crate::nn::mixer::{GatedDeltaNetConfig, Mixer, MixerConfig};
+use crate::nn::mla::MlaConfig;
 use candle_core::{D, Result, Tensor, bail};
 
 /// Added to the sum of squares before the root, where queries and keys get length 1.

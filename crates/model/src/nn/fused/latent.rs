@@ -95,7 +95,8 @@ impl Pass {
         let latent = columns(first, mla.kv_rank);
         let latent = self.latent_norm(plan, (wide, latent), spans.kv_norm, kept);
         if is_cached {
-            let mixed = self.cached_latent(plan, [q, key], latent, (layer, sizes, &spans.kv), texts);
+            let mixed =
+                self.cached_latent(plan, [q, key], latent, (layer, sizes, &spans.kv), texts);
             for slot in [latent, q.0, wide] {
                 self.arena.release(slot);
             }

@@ -2,7 +2,8 @@
 
 use super::build::Builder;
 use super::{
-    AttentionSpans, ConvSpans, GatedDeltaSpans, LatentSpans, MixingSpans, Naming, ShortConvSpans, Span,
+    AttentionSpans, ConvSpans, GatedDeltaSpans, LatentSpans, MixingSpans, Naming, ShortConvSpans,
+    Span,
 };
 use crate::nn::mixer::{GatedDeltaNetConfig, Mixer, MixerConfig, ShortConvConfig};
 use crate::nn::mla::MlaConfig;
@@ -100,7 +101,7 @@ impl Builder<'_> {
         )];
         let out = [(at("o_proj"), Role::Attention(Output), d)];
         // Plain gains, whatever the model's norms add to theirs.
-        let mut norm = |builder: &mut Self, name: &str, len| {
+        let norm = |builder: &mut Self, name: &str, len| {
             let name = format!("{}.weight", at(name));
             builder.push(name, Role::Norm, vec![len], Init::Ones)
         };

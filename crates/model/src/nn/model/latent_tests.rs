@@ -40,7 +40,10 @@ pub(super) fn latents() -> Vec<(&'static str, Value)> {
         ),
         (
             "latent, dropout and post",
-            latent(narrow, json!({"dropout": 0.3, "norm_placement": "post", "attention_softcap": 0.9})),
+            latent(
+                narrow,
+                json!({"dropout": 0.3, "norm_placement": "post", "attention_softcap": 0.9}),
+            ),
         ),
         (
             "latent, parallel",
@@ -54,7 +57,10 @@ pub(super) fn latents() -> Vec<(&'static str, Value)> {
         ),
         (
             "latent, both, residual scale",
-            latent(even, json!({"norm_placement": "both", "residual_scale": 0.22, "value_head": true})),
+            latent(
+                even,
+                json!({"norm_placement": "both", "residual_scale": 0.22, "value_head": true}),
+            ),
         ),
     ]
 }
