@@ -292,6 +292,9 @@ fn invalid_config_values_never_panic() {
         "olmoe",
         "granitemoe",
         "lfm2_moe",
+        "deepseek_v2_groups",
+        "deepseek_v3",
+        "glm4_moe_lite",
         "stablelm",
     ] {
         let dir = sound(family);
@@ -334,7 +337,7 @@ fn sizes_beyond_memory_are_rejected_before_allocation() {
         refused(dir.path(), &format!("{key} = {value}"), "");
     }
     // Of which blocks have attention or experts they make lists.
-    for family in ["lfm2", "lfm2_moe", "qwen3_5", "qwen2_moe"] {
+    for family in ["lfm2", "lfm2_moe", "qwen3_5", "qwen2_moe", "deepseek_v3"] {
         let dir = sound(family);
         let path = dir.path().join(hf::CONFIG);
         let mut value: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();

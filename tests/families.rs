@@ -57,6 +57,11 @@ const FOLDERS: [(&str, Dtype, &str); 40] = [
     ("granitemoe", Dtype::F32, "granitemoe"),
     ("lfm2_moe", Dtype::F32, "lfm2_moe"),
     ("lfm2_moe_scaled", Dtype::F32, "lfm2_moe"),
+    ("deepseek_v2", Dtype::F32, "deepseek_v2"),
+    ("deepseek_v2_groups", Dtype::F32, "deepseek_v2"),
+    ("deepseek_v3", Dtype::F32, "deepseek_v3"),
+    ("deepseek_v3_one_group", Dtype::Bf16, "deepseek_v3"),
+    ("glm4_moe_lite", Dtype::F32, "glm4_moe_lite"),
 ];
 
 fn folder(name: &str) -> PathBuf {

@@ -271,6 +271,56 @@ def families():
     ), torch.float32, None, None
 
 
+    # Latent attention: queries from the block's input as in V2-Lite, with the keys of its published file, and from a latent vector, with
+    # experts in groups and values wider than keys.
+    latent = dict(
+        num_hidden_layers=3, num_key_value_heads=4, kv_lora_rank=12, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5,
+        n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=12, n_shared_experts=2, first_k_dense_replace=1,
+    )
+    lite = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=8, beta_fast=32.0, beta_slow=1.0, mscale=0.707, mscale_all_dim=0.707)
+    yield "deepseek_v2", tf.DeepseekV2Config(
+        **small(**latent, q_lora_rank=None, rope_parameters=rope(**lite))
+    ), torch.float32, old_deepseek, None
+    yield "deepseek_v2_groups", tf.DeepseekV2Config(
+        **small(**latent | dict(
+            q_lora_rank=10, v_head_dim=12, topk_method="group_limited_greedy", n_group=3, topk_group=2, num_experts_per_tok=3,
+            routed_scaling_factor=4.0, first_k_dense_replace=0, n_shared_experts=1,
+        ))
+    ), torch.float32, None, None
+    # Sigmoid scores with biases for the choice; the two weights of the logarithm differ. The second is Moonlight: one group, and another
+    # epsilon in the norms than in those of latent vectors.
+    yield "deepseek_v3", tf.DeepseekV3Config(
+        **small(**latent | dict(
+            q_lora_rank=10, n_group=3, topk_group=2, routed_scaling_factor=2.5, n_shared_experts=1,
+            rope_parameters=rope(500.0, **lite | dict(mscale=1.0, mscale_all_dim=0.6)),
+        ))
+    ), torch.float32, None, None
+    yield "deepseek_v3_one_group", tf.DeepseekV3Config(
+        **small(**latent | dict(
+            q_lora_rank=None, n_group=1, topk_group=1, routed_scaling_factor=2.446, rms_norm_eps=0.05, rope_parameters=rope(50000.0),
+        ))
+    ), torch.bfloat16, None, None
+    yield "glm4_moe_lite", tf.Glm4MoeLiteConfig(
+        **small(**{key: latent[key] for key in latent if key != "first_k_dense_replace"} | dict(
+            q_lora_rank=10, v_head_dim=10, routed_scaling_factor=1.8, n_shared_experts=1, mlp_layer_types=["dense", "sparse", "sparse"],
+            rope_parameters=rope(1e6),
+        ))
+    ), torch.float32, None, None
+
+
+def old_deepseek(config):
+    """The keys of the published DeepSeek-V2-Lite, among them many that no class reads."""
+    scaling = config.pop("rope_parameters")
+    config["rope_theta"] = scaling.pop("rope_theta")
+    scaling["type"] = scaling.pop("rope_type")
+    config |= dict(
+        rope_scaling=scaling, aux_loss_alpha=0.001, ep_size=1, moe_layer_freq=1, n_group=1, topk_group=1, scoring_func="softmax",
+        seq_aux=True, topk_method="greedy", torch_dtype=config.pop("dtype"), transformers_version="4.33.1",
+    )
+    for key in ("head_dim", "qk_head_dim", "mlp_bias"):
+        config.pop(key, None)
+
+
 def old_neox(config):
     parameters = config.pop("rope_parameters")
     config["rotary_emb_base"] = parameters["rope_theta"]
@@ -350,7 +400,7 @@ def randomize(model, seed):
 
     for name, buffer in model.named_buffers():
         # Biases of experts for the choice: no parameter.
-        if name.endswith("expert_bias"):
+        if name.endswith(("expert_bias", "correction_bias")):
             with torch.no_grad():
                 buffer.copy_(0.3 * torch.randn(buffer.shape, generator=generator))
 

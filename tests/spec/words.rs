@@ -14,6 +14,8 @@ fn every_alias_works_on_the_command_line_and_in_a_file() {
     fs::write(dir.path().join("t.txt"), "text").unwrap();
     let hybrid = "extends: quickstart\nmodel: {mixer: {short_conv: {}}}\n";
     fs::write(dir.path().join("hybrid.yaml"), hybrid).unwrap();
+    let latent = "extends: quickstart\nmodel: {mla: {}, position: {rope: {}}}\n";
+    fs::write(dir.path().join("latent.yaml"), latent).unwrap();
     for (name, target) in spec::alias::ALIASES {
         let value = match *target {
             "train.from" => "ckpt",
@@ -37,6 +39,7 @@ fn every_alias_works_on_the_command_line_and_in_a_file() {
             | "train.resize_vocab" => "true",
             "model.dropout" | "adapter.lora.dropout" => "0.5",
             "model.moe.top_k" => "1",
+            "model.mla.rope_dim" => "8",
             "model.moe.scoring" => "sigmoid",
             "model.moe.dense_blocks" => "[1]",
             "model.moe.every" | "model.position.rope.nope_every" => "2",
@@ -61,6 +64,7 @@ fn every_alias_works_on_the_command_line_and_in_a_file() {
             "data.max_rows" | "data.val_rows" => "dpo-demo",
             t if t.starts_with("method.") || t.starts_with("rollout.") => "ppo-demo",
             "model.attention_every" | "model.attention_blocks" => "hybrid.yaml",
+            t if t.starts_with("model.mla.") => "latent.yaml",
             _ => "quickstart",
         };
         let by_word = spec::load(base, &[format!("{name}={value}")], &sources)

@@ -39,6 +39,15 @@ pub struct Router {
     pub norm_topk: bool,
     /// Factor of the gates, after that.
     pub scale: f32,
+    pub groups: Option<Groups>,
+}
+
+/// Groups of equally many experts, of which a token reaches those of the `top` best groups (DeepSeek-V2, arXiv 2405.04434; V3, arXiv
+/// 2412.19437).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Groups {
+    pub n: usize,
+    pub top: usize,
 }
 
 /// `logits` (N, E), `bias` (E) for the selection only → gates (N, E), 0 for unselected experts; the shares of the balancing loss
@@ -69,7 +78,10 @@ pub fn composite(router: Router, logits: &Tensor, bias: Option<&Tensor>) -> Resu
     let wanted = wanted.to_dtype(DType::F64)?.to_vec2::<f64>()?;
     let mut mask = Vec::with_capacity(wanted.len() * router.n_expert);
     for row in &wanted {
-        let chosen = best(router.top_k, row.iter().copied());
+        let mut open = Vec::new();
+        router.open(|e| row[e], &mut open);
+        let closed = |(e, x): (usize, &f64)| if open[e] { *x } else { f64::NEG_INFINITY };
+        let chosen = best(router.top_k, row.iter().enumerate().map(closed));
         mask.extend((0..row.len()).map(|e| f64::from(u8::from(chosen.contains(&e)))));
     }
     let mask = Tensor::from_vec(mask, scores.shape(), &candle_core::Device::Cpu)?
@@ -98,6 +110,35 @@ fn best<T: PartialOrd>(k: usize, values: impl Iterator<Item = T>) -> Vec<usize> 
 }
 
 impl Router {
+    /// Fills `open` with whether a token reaches each expert, by what they are chosen by. A group counts by its best expert with softmax
+    /// scores, and by the sum of its two best with sigmoid scores. Ties go to the earlier group.
+    fn open(&self, wanted: impl Fn(usize) -> f64, open: &mut Vec<bool>) {
+        open.clear();
+        let Some(Groups { n, top }) = self.groups else {
+            open.resize(self.n_expert, true);
+            return;
+        };
+        open.resize(self.n_expert, false);
+        let len = self.n_expert / n.max(1);
+        let of_group = |group: usize| {
+            let mut two = [f64::NEG_INFINITY; 2];
+            for x in (group * len..(group + 1) * len).map(&wanted) {
+                if x > two[0] {
+                    two = [x, two[0]];
+                } else if x > two[1] {
+                    two[1] = x;
+                }
+            }
+            match self.scoring {
+                Scoring::Sigmoid if len > 1 => two[0] + two[1],
+                _ => two[0],
+            }
+        };
+        for group in best(top, (0..n).map(of_group)) {
+            open[group * len..(group + 1) * len].fill(true);
+        }
+    }
+
     /// Values per row of routing.
     pub fn width(&self) -> usize {
         self.lse() + 1 + self.top_k
@@ -152,6 +193,7 @@ impl Router {
 pub fn route(router: Router, logits: &[f32], bias: Option<&[f32]>, routing: &mut [f32]) {
     let (n, width) = (router.n_expert, router.width());
     threads::rows1(routing, width, 30 * n, |first, routing| {
+        let mut open = Vec::new();
         for (i, row) in routing.chunks_exact_mut(width).enumerate() {
             let logits = &logits[(first + i) * n..][..n];
             let (scores, rest) = row.split_at_mut(router.lse());
@@ -169,17 +211,24 @@ pub fn route(router: Router, logits: &[f32], bias: Option<&[f32]>, routing: &mut
                 }
             }
             rest[0] = top + sum.ln();
-            choose(&scores[..n], bias, &mut rest[1..]);
+            choose(router, &scores[..n], bias, (&mut open, &mut rest[1..]));
         }
     });
 }
 
-/// Fills `chosen` with the indices of the largest `scores` + `bias`, in descending order; ties go to the earlier one.
-fn choose(scores: &[f32], bias: Option<&[f32]>, chosen: &mut [f32]) {
+/// Fills `chosen` with the indices of the largest `scores` + `bias` among the experts that a token reaches, in descending order; ties go
+/// to the earlier one.
+fn choose(
+    router: Router,
+    scores: &[f32],
+    bias: Option<&[f32]>,
+    (open, chosen): (&mut Vec<bool>, &mut [f32]),
+) {
     let wanted = |e: usize| scores[e] + bias.map_or(0.0, |bias| bias[e]);
+    router.open(|e| f64::from(wanted(e)), open);
     for k in 0..chosen.len() {
         let (before, rest) = chosen.split_at_mut(k);
-        let free = (0..scores.len()).filter(|e| !before.contains(&(*e as f32)));
+        let free = (0..scores.len()).filter(|e| open[*e] && !before.contains(&(*e as f32)));
         let best = free.reduce(|a, b| if wanted(b) > wanted(a) { b } else { a });
         rest[0] = best.unwrap_or_default() as f32;
     }
@@ -495,8 +544,9 @@ mod tests {
         scoring: Scoring::Softmax,
         norm_topk: true,
         scale: 1.0,
+        groups: None,
     };
-    const ROUTERS: [Router; 7] = [
+    const ROUTERS: [Router; 9] = [
         SOFTMAX,
         Router {
             n_expert: 5,
@@ -529,6 +579,17 @@ mod tests {
             scoring: Scoring::Sigmoid,
             norm_topk: false,
             scale: 0.7,
+            groups: None,
+        },
+        Router {
+            top_k: 3,
+            groups: Some(Groups { n: 4, top: 2 }),
+            ..SOFTMAX
+        },
+        Router {
+            scoring: Scoring::Sigmoid,
+            groups: Some(Groups { n: 2, top: 1 }),
+            ..SOFTMAX
         },
     ];
 
@@ -641,6 +702,24 @@ mod tests {
         assert!((aux(&logits) - 2.0).abs() < 1e-6);
         let alike: Vec<f32> = logits[..8].repeat(8);
         assert!(aux(&alike) > 6.0);
+    }
+
+    #[test]
+    fn a_token_reaches_the_experts_of_the_best_groups() {
+        let chosen = |scoring, logits: &[f32]| {
+            let router = Router {
+                scoring,
+                groups: Some(Groups { n: 4, top: 1 }),
+                ..SOFTMAX
+            };
+            let mut routing = vec![0.0; router.width()];
+            route(router, logits, None, &mut routing);
+            router.chosen(&routing).to_vec()
+        };
+        let logits = [3.0, -2.0, 0.0, 0.0, 2.0, 2.5, 1.0, 2.6];
+        // The best expert of all, and with sigmoid scores the best pair.
+        assert_eq!(chosen(Scoring::Softmax, &logits), [0.0, 1.0]);
+        assert_eq!(chosen(Scoring::Sigmoid, &logits), [5.0, 4.0]);
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub mod flat;
 pub mod gate;
 pub mod gated_delta;
 mod lanes;
+pub mod latent;
 pub mod linear;
 pub mod lion;
 pub mod logprob;

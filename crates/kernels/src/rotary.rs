@@ -150,22 +150,34 @@ pub fn apply(
     positions: Positions,
     turn: Turn,
 ) {
+    let heads = (n_turned, table.head_dim);
     match x {
-        ValuesMut::F32(x) => apply_to(table, x, row_width, n_turned, positions, turn),
-        ValuesMut::Bf16(x) => apply_to(table, x, row_width, n_turned, positions, turn),
+        ValuesMut::F32(x) => apply_to(table, x, row_width, heads, positions, turn),
+        ValuesMut::Bf16(x) => apply_to(table, x, row_width, heads, positions, turn),
     }
+}
+
+/// The same for heads of another width, of which the first features are rotated.
+pub fn apply_to_heads(
+    table: &RotaryTable,
+    x: &mut [f32],
+    row_width: usize,
+    (n_turned, head_dim): (usize, usize),
+    positions: Positions,
+) {
+    let heads = (n_turned, head_dim);
+    apply_to(table, x, row_width, heads, positions, Turn::Forward);
 }
 
 fn apply_to<N: Number>(
     table: &RotaryTable,
     x: &mut [N],
     row_width: usize,
-    n_turned: usize,
+    (n_turned, head_dim): (usize, usize),
     positions: Positions,
     turn: Turn,
 ) {
     let half = table.rotation.half();
-    let head_dim = table.head_dim;
     let sign = match turn {
         Turn::Forward => 1.0,
         Turn::Back => -1.0,
@@ -225,12 +237,33 @@ mod tests {
         let (exact, grads) = oracle(&[&lx], &dy, || composite(&lx, &rotation, positions));
         let table = RotaryTable::new(rotation, head_dim, positions.start + seq_len);
         let mut y = x.clone();
-        apply_to(&table, &mut y, width, heads, positions, Turn::Forward);
+        apply_to(
+            &table,
+            &mut y,
+            width,
+            (heads, head_dim),
+            positions,
+            Turn::Forward,
+        );
         assert_close("y", &y, &exact, 1e-6);
         let mut dx = dy.clone();
-        apply_to(&table, &mut dx, width, heads, positions, Turn::Back);
+        apply_to(
+            &table,
+            &mut dx,
+            width,
+            (heads, head_dim),
+            positions,
+            Turn::Back,
+        );
         assert_close("dx", &dx, &grads[0], 1e-6);
-        apply_to(&table, &mut y, width, heads, positions, Turn::Back);
+        apply_to(
+            &table,
+            &mut y,
+            width,
+            (heads, head_dim),
+            positions,
+            Turn::Back,
+        );
         if factor == 1.0 {
             let x: Vec<f64> = x.iter().map(|&x| f64::from(x)).collect();
             assert_close("x", &y, &x, 1e-6);
@@ -246,7 +279,7 @@ mod tests {
                 start,
                 ..Positions::whole_rows(1)
             };
-            apply_to(&table, &mut x, 4, 1, at, Turn::Forward);
+            apply_to(&table, &mut x, 4, (1, 4), at, Turn::Forward);
             x
         };
         let y = turned([1.0, 2.0, 3.0, 4.0], 1);
@@ -273,8 +306,8 @@ mod tests {
                 start,
                 ..Positions::whole_rows(1)
             };
-            apply_to(&table, &mut a, 9, 1, at(p), Turn::Forward);
-            apply_to(&table, &mut b, 9, 1, at(q), Turn::Forward);
+            apply_to(&table, &mut a, 9, (1, 8), at(p), Turn::Forward);
+            apply_to(&table, &mut b, 9, (1, 8), at(q), Turn::Forward);
             assert_eq!(a[8], last);
             a[..8].iter().zip(&b[..8]).map(|(a, b)| a * b).sum::<f32>()
         };

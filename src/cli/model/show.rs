@@ -141,7 +141,7 @@ fn text(shown: &Shown, class: &str, anatomy: &Anatomy) -> String {
     );
     let _ = writeln!(
         out,
-        "position {}{}, norm {}, feed-forward {}{}{}\n",
+        "position {}{}, norm {}, feed-forward {}{}{}{}\n",
         config.position.entry().id,
         config
             .position
@@ -162,6 +162,10 @@ fn text(shown: &Shown, class: &str, anatomy: &Anatomy) -> String {
                 n if n == shape.n_layer => String::new(),
                 n => format!(" in {n} of {} layers", shape.n_layer),
             }
+        )),
+        config.mla.as_ref().map_or(String::new(), |mla| format!(
+            ", latent attention of {} + {} numbers per token",
+            mla.kv_rank, mla.rope_dim
         )),
         config.mixer.as_ref().map_or(String::new(), |mixer| format!(
             ", {} in {} of {} layers",

@@ -109,7 +109,8 @@ fn tensors_of(
 ) -> Vec<DiskTensor> {
     let tensors = disk_tensors(family, config, infos);
     // Those of a head that predicts tokens further ahead say nothing of the model's own.
-    let is_stacked = |name: &str| !is_buffer(family, name) && name.ends_with(families::TOGETHER[0]);
+    let is_stacked =
+        |name: &str| !is_buffer(family, config, name) && name.ends_with(families::TOGETHER[0]);
     match config.moe.is_some() && file.names().any(is_stacked) {
         true => families::stacked_experts(tensors, families::TOGETHER),
         false => tensors,
@@ -237,15 +238,16 @@ pub fn read_weights_of(
     let family = family_in(&read_json(folder)?, model.config());
     let file = Weights::open(folder)?;
     let tensors = tensors_of(&file, family, model.config(), infos);
-    let reading = Reading::plan(&file, &tensors, &|name| is_buffer(family, name))?;
+    let ignored = |name: &str| is_buffer(family, model.config(), name);
+    let reading = Reading::plan(&file, &tensors, &ignored)?;
     model
         .params_mut()
         .write_weights(|weights| reading.read(weights))??;
     Ok(())
 }
 
-fn is_buffer(family: Option<&dyn Family>, name: &str) -> bool {
-    family.is_some_and(|family| family.is_buffer(name))
+fn is_buffer(family: Option<&dyn Family>, config: &ModelConfig, name: &str) -> bool {
+    family.is_some_and(|family| family.is_buffer(name) || family.is_behind(config, name))
 }
 
 /// The family that named the tensors next to a config.json: that of its `model_type`. Several families may compute the same
@@ -359,7 +361,8 @@ pub fn check_weights(folder: &Path, config: &ModelConfig) -> Result<(), HfError>
     let file = Weights::open(folder)?;
     let infos = crate::nn::param_infos(config, config.vocab_size.unwrap_or_default());
     let tensors = tensors_of(&file, family, config, &infos);
-    Reading::plan(&file, &tensors, &|name| is_buffer(family, name))?;
+    let ignored = |name: &str| is_buffer(family, config, name);
+    Reading::plan(&file, &tensors, &ignored)?;
     Ok(())
 }
 

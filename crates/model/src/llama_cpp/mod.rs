@@ -4,6 +4,7 @@
 
 mod arch;
 mod keys;
+mod latents;
 mod names;
 mod read;
 mod tensors;

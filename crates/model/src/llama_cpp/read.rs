@@ -3,6 +3,7 @@
 use super::ModelFileError;
 use super::arch::{self, Architecture, Seen};
 use super::keys::Keys;
+use super::latents::{Half, Latents};
 use super::names::{Place, Rows, Stands, Tiles, earlier, place};
 use super::tensors::Tensors;
 use crate::base::files::open_plain;
@@ -183,7 +184,9 @@ impl GgufModel {
     /// The number format of a parameter's tensor.
     pub fn format_of(&self, info: &ParamInfo) -> Option<&'static str> {
         let place = self.places.get(&info.name)?;
-        Some(self.tensors.get(&place.tensor)?.kind.name)
+        let halves = || self.tensors.get(&Latents::name(&place.tensor, Half::Keys));
+        let tensor = self.tensors.get(&place.tensor).or_else(halves)?;
+        Some(tensor.kind.name)
     }
 
     /// The values of one parameter in f32, also such that are not finite.
@@ -321,6 +324,24 @@ impl GgufModel {
             {
                 place = earlier;
             }
+            if let Some(latents) = Latents::of(&self.config, info)
+                && self.tensors.get(&place.tensor).is_none()
+            {
+                for half in [Half::Keys, Half::Values] {
+                    let name = Latents::name(&place.tensor, half);
+                    let Some(tensor) = self.tensors.get(&name) else {
+                        return Err(wrong(format!("tensor {name} is missing")));
+                    };
+                    let expected = latents.dims(half);
+                    if tensor.dims != expected {
+                        let what = misshapen(tensor, &expected);
+                        return Err(at_fault(&tensor.name, what));
+                    }
+                    used.insert(&tensor.name);
+                }
+                self.places.insert(info.name.clone(), place);
+                continue;
+            }
             let Some(tensor) = self.tensors.get(&place.tensor) else {
                 return Err(wrong(format!("tensor {} is missing", place.tensor)));
             };
@@ -350,7 +371,9 @@ impl GgufModel {
     fn bytes(&self, info: &ParamInfo) -> Result<(Kind, Vec<u8>), ModelFileError> {
         let missing = || ModelFileError::Model(format!("{} has no tensor", info.name));
         let place = self.places.get(&info.name).ok_or_else(missing)?;
-        let tensor = self.tensors.get(&place.tensor).ok_or_else(missing)?;
+        let Some(tensor) = self.tensors.get(&place.tensor) else {
+            return self.halves(info, place).ok_or_else(missing);
+        };
         let kind = Kind::by_ggml_id(tensor.kind.id).ok_or_else(missing)?;
         let all = self.tensors.bytes(&place.tensor);
         // A vector is a single row; a permuted one is a column of single values.
@@ -373,6 +396,24 @@ impl GgufModel {
             Some(tiles) => Ok(in_our_columns(kind, bytes, cols, tiles)),
             None => Ok((kind, bytes)),
         }
+    }
+
+    /// The matrix that two tensors hold. One of them is transposed, so blocks of values cannot move as they are: plain numbers keep
+    /// their format, others are rounded once more, as in [`rounded`].
+    fn halves(&self, info: &ParamInfo, place: &Place) -> Option<(Kind, Vec<u8>)> {
+        let latents = Latents::of(&self.config, info)?;
+        let half = |half| {
+            let name = Latents::name(&place.tensor, half);
+            let kind = Kind::by_ggml_id(self.tensors.get(&name)?.kind.id)?;
+            let n: u64 = latents.dims(half).iter().product();
+            let mut values = vec![0.0; n as usize];
+            kind.decode(self.tensors.bytes(&name), &mut values);
+            Some((kind, values))
+        };
+        let ((kind, keys), (other, values)) = (half(Half::Keys)?, half(Half::Values)?);
+        let whole = latents.join(&keys, &values);
+        let is_plain = kind == other && kind.format().values == 1;
+        Some(rounded(is_plain.then_some(kind), &whole, info.shape[1]))
     }
 
     fn stored(&self, info: &ParamInfo) -> Result<StoredTensor, ModelFileError> {
@@ -429,15 +470,21 @@ fn in_our_columns(kind: Kind, bytes: Vec<u8>, cols: usize, tiles: Tiles) -> (Kin
     let values: Vec<f32> = rows
         .flat_map(|row| (0..cols).map(|at| row[tiles.at(at)]))
         .collect();
-    let rounded = match cols.is_multiple_of(Kind::Q8_0.format().values) {
+    rounded(None, &values, cols)
+}
+
+/// Rows of values in a format; where none is given in eight bits in blocks of 32, or in f32 where such blocks do not fit.
+fn rounded(kind: Option<Kind>, values: &[f32], cols: usize) -> (Kind, Vec<u8>) {
+    let eight = match cols.is_multiple_of(Kind::Q8_0.format().values) {
         true => Kind::Q8_0,
         false => Kind::F32,
     };
-    let to = rounded.format();
+    let kind = kind.unwrap_or(eight);
+    let to = kind.format();
     let mut ours = vec![0; values.len() / to.values * to.bytes];
     // Values of a file are within the range of eight bits and a scale, or not finite, which is found where they are read.
-    let _ = encode_rows(rounded, &values, cols, &mut ours);
-    (rounded, ours)
+    let _ = encode_rows(kind, values, cols, &mut ours);
+    (kind, ours)
 }
 
 /// A fault of a tensor, with the file that holds it; `first` is the first part.
@@ -499,8 +546,12 @@ fn check(tensor: &TensorInfo, info: &ParamInfo, place: &Place) -> Result<(), Str
     if tensor.dims == expected || is_row {
         return Ok(());
     }
-    Err(format!(
-        "tensor {} has shape {:?}; expected {:?}",
-        tensor.name, tensor.dims, expected
-    ))
+    Err(misshapen(tensor, &expected))
+}
+
+fn misshapen(tensor: &TensorInfo, expected: &[u64]) -> String {
+    format!(
+        "tensor {} has shape {:?}; expected {expected:?}",
+        tensor.name, tensor.dims
+    )
 }

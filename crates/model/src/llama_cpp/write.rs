@@ -2,6 +2,7 @@
 
 use super::ModelFileError;
 use super::arch::{self, Chosen};
+use super::latents::{Half, Latents};
 use super::names::{Place, place};
 use crate::gguf::{NewTensor, TensorKind, Value};
 use crate::kernels::quant::{Kind, encode_rows};
@@ -32,6 +33,8 @@ struct Part<'a> {
     values: Option<Vec<f32>>,
     /// Factor for the query weights.
     query_factor: f32,
+    /// Of the matrix of keys and values of latent attention one half.
+    half: Option<(Latents, Half)>,
 }
 
 /// Whether a file can hold a model's head: a language model's, which every architecture here has.
@@ -66,7 +69,7 @@ fn no_architecture(config: &ModelConfig, shape: &ModelShape) -> ModelFileError {
         .or_else(parallel)
         .unwrap_or_default();
     ModelFileError::Model(format!(
-        "llama.cpp has no architecture for this model{nope}{because}: supported are GPT-2, GPT-NeoX, Llama, Granite, SmolLM3, Qwen2, Qwen3, Qwen3-Next, Qwen 3.5, LFM2, Gemma, OLMo, Phi-3, StableLM and StarCoder2, and with experts Mixtral and those of Granite, LFM2, OLMoE and Qwen; --format safetensors writes any model"
+        "llama.cpp has no architecture for this model{nope}{because}: supported are GPT-2, GPT-NeoX, Llama, Granite, SmolLM3, Qwen2, Qwen3, Qwen3-Next, Qwen 3.5, LFM2, DeepSeek-V2 and V3, Gemma, OLMo, Phi-3, StableLM and StarCoder2, and with experts Mixtral and those of Granite, LFM2, OLMoE and Qwen; --format safetensors writes any model"
     ))
 }
 
@@ -174,6 +177,22 @@ fn parts<'a>(
             part.made_of.push((info, place));
             continue;
         }
+        if let Some(latents) = Latents::of(config, info) {
+            for half in [Half::Keys, Half::Values] {
+                let name = Latents::name(&place.tensor, half);
+                let dims = latents.dims(half);
+                let kind = fitting(kind, false, dims[0] as usize, &name, instead);
+                parts.push(Part {
+                    tensor: new_tensor(name, dims, kind)?,
+                    kind,
+                    made_of: vec![(info, place.clone())],
+                    values: None,
+                    query_factor: 1.0,
+                    half: Some((latents, half)),
+                });
+            }
+            continue;
+        }
         let dims = place.dims(info);
         let is_head = place.tensor == "output.weight"
             || (place.tensor == "token_embd.weight" && config.tie_embeddings);
@@ -188,6 +207,7 @@ fn parts<'a>(
             made_of: vec![(info, place)],
             values: None,
             query_factor: chosen.query_factor as f32,
+            half: None,
         });
     }
     if chosen.architecture.needs_head() && config.ties_head() {
@@ -205,6 +225,7 @@ fn parts<'a>(
                 made_of: table.made_of.clone(),
                 values: None,
                 query_factor: table.query_factor,
+                half: None,
             })
         });
         parts.extend(copy.transpose()?);
@@ -222,6 +243,7 @@ fn parts<'a>(
             made_of: Vec::new(),
             values: Some(factors),
             query_factor: 1.0,
+            half: None,
         });
     }
     Ok(parts)
@@ -314,6 +336,7 @@ fn zero_biases<'a>(
             made_of: Vec::new(),
             values: Some(vec![0.0; len as usize]),
             query_factor: 1.0,
+            half: None,
         });
     }
     Ok(added)
@@ -341,6 +364,10 @@ impl Part<'_> {
         values.resize(len as usize, 0.0);
         for (info, place) in &self.made_of {
             let own = &weights[info.offset..info.offset + info.len];
+            if let Some((latents, half)) = self.half {
+                values = latents.half(own, half);
+                continue;
+            }
             let factor = match place.makes_queries {
                 true => self.query_factor,
                 false => 1.0,

@@ -2,6 +2,7 @@
 
 use super::{
     mixer::MixerConfig,
+    mla::MlaConfig,
     mlp::MlpConfig,
     moe::MoeConfig,
     norm::NormConfig,
@@ -48,6 +49,10 @@ pub struct ModelConfig {
     /// Vocabulary size. Default: from the tokenizer.
     #[schemars(range(min = 2, max = 10000000))]
     pub vocab_size: Option<usize>,
+    /// Multi-head latent attention: keys and values of all heads come from one latent vector of each token (DeepSeek-V2 and V3).
+    /// Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mla: Option<MlaConfig>,
     /// What blocks without attention have in its place, in hybrid models (LFM2, Qwen 3.5). Default: all blocks have
     /// attention.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -255,6 +260,7 @@ impl Default for ModelConfig {
             d_ff: None,
             seq_len: 64,
             vocab_size: None,
+            mla: None,
             mixer: None,
             attention_every: None,
             attention_blocks: None,
@@ -379,8 +385,11 @@ impl ModelConfig {
         }
     }
 
-    /// Features of one head.
+    /// Features of one head; with latent attention, in attention's kernels.
     pub fn head_width(&self) -> usize {
+        if let Some(mla) = &self.mla {
+            return mla.head_dim();
+        }
         self.head_dim
             .unwrap_or_else(|| self.d_model / self.n_head.max(1))
     }
@@ -388,10 +397,12 @@ impl ModelConfig {
     /// Key/value heads.
     pub fn kv_heads(&self) -> usize {
         let by_name = match self.attention_type {
-            Some(AttentionType::Mqa) => 1,
+            Some(AttentionType::Mqa) if self.mla.is_none() => 1,
             _ => self.n_head,
         };
-        self.n_kv_head.unwrap_or(by_name)
+        self.n_kv_head
+            .filter(|_| self.mla.is_none())
+            .unwrap_or(by_name)
     }
 
     /// Which linear layers of attention have a bias, `bias` included.

@@ -24,7 +24,11 @@ impl Group {
 
 /// Bytes that texts of at most `tokens` tokens take while they are scored: keys and values, at most in f32, and states.
 pub fn cache_bytes(config: &ModelConfig, texts: usize, tokens: usize) -> usize {
-    let kv = 4 * 2 * config.attention_layers().count() * config.kv_heads() * config.head_width();
+    let of_block = match &config.mla {
+        Some(mla) => mla.kept(),
+        None => 2 * config.kv_heads() * config.head_width(),
+    };
+    let kv = 4 * config.attention_layers().count() * of_block;
     texts * (tokens * kv + config.state_bytes())
 }
 

@@ -103,7 +103,7 @@ impl<'a> Decoding<'a> {
             Decoding::Composite { pasts, .. } => pasts[to] = pasts[from].clone(),
             Decoding::Fused { plan, texts, .. } => {
                 if let Ok([from, to]) = texts.caches.get_disjoint_mut([from, to]) {
-                    to.copy(from, plan.heads());
+                    to.copy(from, plan.kept_heads());
                 }
             }
         }

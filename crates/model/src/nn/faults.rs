@@ -1,7 +1,8 @@
 //! Incompatible values of a [`ModelConfig`], with a fix for each. Ranges of single values are in the types.
 
 use super::mixer::MixerConfig;
-use super::{ModelConfig, NormPlacement, QkNormOver};
+use super::mla;
+use super::{ModelConfig, MoeConfig, NormPlacement, QkNormOver};
 
 /// One problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +41,7 @@ impl ModelConfig {
         residual(self, &mut faults);
         experts(self, &mut faults);
         mixers(self, &mut faults);
+        latents(self, &mut faults);
         faults.0
     }
 }
@@ -61,7 +63,7 @@ impl Faults {
 fn heads(config: &ModelConfig, faults: &mut Faults) {
     let (n_head, d_model) = (config.n_head.max(1), config.d_model);
     faults.want(
-        config.head_dim.is_some() || d_model.is_multiple_of(n_head),
+        config.head_dim.is_some() || config.mla.is_some() || d_model.is_multiple_of(n_head),
         &["n_head", "d_model"],
         format!("d_model {d_model} is not a multiple of n_head {n_head}"),
         format!(
@@ -79,6 +81,9 @@ fn heads(config: &ModelConfig, faults: &mut Faults) {
         format!("n_head {n_head} is not a multiple of n_kv_head {n_kv_head}"),
         format!("n_kv_head {divisors}"),
     );
+    if config.mla.is_some() {
+        return;
+    }
     use super::AttentionType::{Gqa, Mha, Mqa};
     let keys = &["attention_type", "n_kv_head"];
     match config.attention_type {
@@ -104,6 +109,32 @@ fn heads(config: &ModelConfig, faults: &mut Faults) {
             format!("n_kv_head {}", list(&divisors_near(n_head, 2))),
         ),
     }
+}
+
+fn latents(config: &ModelConfig, faults: &mut Faults) {
+    let Some(mla) = &config.mla else {
+        return;
+    };
+    for (is_there, keys, hint) in mla::conflicts(config) {
+        let what = format!("{} does not go together with mla", keys[1]);
+        faults.want(!is_there, keys, what, hint);
+    }
+    faults.want(
+        mla.rope_dim.is_multiple_of(2),
+        &["mla"],
+        format!(
+            "RoPE turns pairs of features, and rope_dim is {}",
+            mla.rope_dim
+        ),
+        format!("rope_dim {}", (mla.rope_dim / 2).max(1) * 2),
+    );
+    let fraction = config.position.rope().map_or(1.0, |rope| rope.fraction);
+    faults.want(
+        fraction == 1.0,
+        &["position.rope.fraction", "mla"],
+        "rope_dim says how many features are rotated, and fraction says it, too",
+        "leave fraction out",
+    );
 }
 
 fn mixers(config: &ModelConfig, faults: &mut Faults) {
@@ -182,7 +213,11 @@ fn waves(config: &ModelConfig, faults: &mut Faults) {
 }
 
 fn rotary(config: &ModelConfig, faults: &mut Faults) {
-    let head_dim = config.head_width();
+    // Latent attention says itself what is rotated.
+    let head_dim = match &config.mla {
+        Some(mla) => mla.rope_dim & !1,
+        None => config.head_width(),
+    };
     let sized = config.head_dim.is_some() || config.d_model.is_multiple_of(config.n_head.max(1));
     let Some(rope) = config.position.rope() else {
         return;
@@ -195,7 +230,7 @@ fn rotary(config: &ModelConfig, faults: &mut Faults) {
     );
     let width = rope.width(head_dim);
     faults.want(
-        rope.fraction == 1.0 || (width >= 2 && width.is_multiple_of(2)),
+        rope.fraction == 1.0 || config.mla.is_some() || (width >= 2 && width.is_multiple_of(2)),
         &["position.rope.fraction", "n_head", "d_model"],
         format!(
             "a fraction of {} rotates {width} of {head_dim} features, and they turn in pairs",
@@ -266,6 +301,38 @@ fn residual(config: &ModelConfig, faults: &mut Faults) {
     );
 }
 
+fn groups(moe: &MoeConfig, faults: &mut Faults) {
+    let keys = &["moe.n_group", "moe.top_group", "moe.n_expert"];
+    let (n, top) = match (moe.n_group, moe.top_group) {
+        (None, None) => return,
+        (Some(n), Some(top)) => (n.max(1), top),
+        _ => {
+            return faults.want(
+                false,
+                keys,
+                "n_group says how many groups of experts there are, and top_group how many a token reaches",
+                "say both, or neither",
+            );
+        }
+    };
+    faults.want(
+        moe.n_expert.is_multiple_of(n),
+        keys,
+        format!("n_expert {} is not a multiple of n_group {n}", moe.n_expert),
+        format!("n_group {}", list(&divisors_near(moe.n_expert, n))),
+    );
+    faults.want(
+        top <= n && moe.top_k <= top * (moe.n_expert / n),
+        keys,
+        format!(
+            "top_group {top} of n_group {n} groups of {} experts, with top_k {}",
+            moe.n_expert / n,
+            moe.top_k
+        ),
+        "top_group of at most n_group, with at least top_k experts in them",
+    );
+}
+
 fn experts(config: &ModelConfig, faults: &mut Faults) {
     let Some(moe) = &config.moe else {
         return;
@@ -276,6 +343,7 @@ fn experts(config: &ModelConfig, faults: &mut Faults) {
         format!("top_k {} of {} experts", moe.top_k, moe.n_expert),
         format!("top_k of at most {}; 2 of 8 is usual", moe.n_expert),
     );
+    groups(moe, faults);
     faults.want(
         moe.every <= config.n_layer,
         &["moe.every", "n_layer"],

@@ -5,10 +5,10 @@ use super::{Model, ModelConfig, ModelShape, ParamInfo, Role};
 /// Floating-point operations of one training token, forward and backward: 6 N + 12 · n_layer · n_head · head_dim · seq_len
 /// (Chowdhery et al. 2022, PaLM, appendix B). N counts the matrices that a token is multiplied with: `n_params` less
 /// embedding tables that are only looked up, and experts that a token is not sent to. The attention term counts the whole square, as PaLM does, causal or not; of a
-/// block with a sliding window the window in place of seq_len, and nothing of a block without attention.
+/// block with a sliding window the window in place of seq_len, and nothing of a block without attention. With latent attention
+/// n_head · head_dim is the mean of the widths of queries and of values.
 fn flops_per_token(config: &ModelConfig, shape: &ModelShape, n_matmul_params: usize) -> f64 {
-    let q_width = (shape.n_head * shape.head_dim) as f64;
-    let attention = 12.0 * q_width * config.scored_keys(shape.seq_len as f64);
+    let attention = 12.0 * config.scored_width() * config.scored_keys(shape.seq_len as f64);
     6.0 * n_matmul_params as f64 + attention + state_flops(config)
 }
 

@@ -9,6 +9,7 @@
 //! 4 d_model + W + 4                       values of f32, and
 //!   Q + A + n_head                        of attention,
 //!   Q + 3 A + n_head                      of attention with a gate,
+//!   P + L + 4 A + A' + n_head + 2         of latent attention,
 //!   4 d_model                             of a short convolution, or
 //!   2 K + 4 V + 2 n_value_head            of a gated delta net, with the states of its heads every 64 tokens
 //! ```
@@ -18,6 +19,8 @@
 //! input and its output, of a delta net each token's update as well), minus the norm outputs if they are large, and minus the
 //! middle of the stream with a parallel residual; in bf16
 //! norm outputs, queries, keys, values, attention's output and the activation function's input take half (`fused/plan`, among).
+//! Of latent attention P is the width of the projections of the block's input, L the widths of its latent vectors after their norms, A that of
+//! all heads in attention (queries, keys, values and output alike), and A' that of values where it is less.
 //! In a block with a mixer in place of attention, Q + A + n_head are the width of its projections, what goes to its projection out,
 //! and of a gated delta net each token's update and the states between segments (`kernels/gated_delta`).
 //! Without activation checkpointing all n_layer blocks are stored; with it ⌈n_layer / n⌉ − 1 boundaries of d_model and one
@@ -76,7 +79,7 @@ impl Subject<'_> {
 /// states are not counted: `Model::context_bytes` does, for inference.
 pub fn cache(of: Subject, (texts, tokens): (usize, usize)) -> u64 {
     let shape = KvShape {
-        heads: of.shape.heads(),
+        heads: of.config.kept_heads(),
         blocks: &BlockShape::of(of.config),
         storage: of.kv_storage(),
     };
@@ -87,13 +90,25 @@ pub fn cache(of: Subject, (texts, tokens): (usize, usize)) -> u64 {
 pub fn decoding(of: Subject, (texts, tokens): (usize, usize)) -> u64 {
     let rows = texts.max(CHUNK.min(texts * tokens));
     let at_once = (rows.div_ceil(tokens.max(1)), tokens);
-    let pass = evaluation(of, at_once);
+    let pass = match of.config.mla {
+        Some(_) => count_with(Pass::decoding(), of, at_once, Default::default()),
+        None => evaluation(of, at_once),
+    };
     pass.activations + (texts * of.shape.vocab_size * size_of::<f32>()) as u64
 }
 
 fn count(
     of: Subject,
     track: Track,
+    at_once: (usize, usize),
+    checkpointing: ActivationCheckpointing,
+) -> Footprint {
+    count_with(Pass::counting(track), of, at_once, checkpointing)
+}
+
+fn count_with(
+    mut pass: Pass,
+    of: Subject,
     (batch, seq_len): (usize, usize),
     checkpointing: ActivationCheckpointing,
 ) -> Footprint {
@@ -112,7 +127,7 @@ fn count(
         magnitudes: &[],
         embedding_noise: 0.0,
     };
-    Pass::counting(track).count(&plan, batch * seq_len, seq_len)
+    pass.count(&plan, batch * seq_len, seq_len)
 }
 
 /// Rows whose logits exist at once, out of `rows`.

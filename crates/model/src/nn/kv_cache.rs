@@ -36,6 +36,9 @@ impl KvShape<'_> {
                 // Whole words, for keys and for values.
                 2 * size_of::<f32>() * self.storage.words(tokens * self.heads.kv_width())
             }
+            BlockShape::Latent => {
+                size_of::<f32>() * self.storage.words(tokens * self.heads.kv_width())
+            }
             BlockShape::State(state) => state.bytes(),
         };
         self.blocks.iter().map(bytes).sum::<usize>() as u64
@@ -47,6 +50,8 @@ impl KvShape<'_> {
 pub(crate) enum BlockShape {
     /// Keys and values, of attention with this sliding window.
     Attention(Option<usize>),
+    /// Latent vectors with their keys, of latent attention.
+    Latent,
     State(StateShape),
 }
 
@@ -54,6 +59,7 @@ impl BlockShape {
     /// Those of all blocks of a model.
     pub fn of(config: &ModelConfig) -> Vec<BlockShape> {
         let block = |layer| match config.mixer(layer) {
+            None if config.mla.is_some() => BlockShape::Latent,
             None => BlockShape::Attention(config.window(layer)),
             Some(mixer) => BlockShape::State(StateShape {
                 conv: (mixer.conv_len() - 1) * mixer.conv_channels(config.d_model),
@@ -68,7 +74,7 @@ impl ModelConfig {
     /// Bytes of the states of one text, whatever its length: of blocks without attention.
     pub fn state_bytes(&self) -> usize {
         let blocks = BlockShape::of(self).into_iter().map(|block| match block {
-            BlockShape::Attention(_) => 0,
+            BlockShape::Attention(_) | BlockShape::Latent => 0,
             BlockShape::State(state) => state.bytes(),
         });
         blocks.sum()
@@ -78,7 +84,8 @@ impl ModelConfig {
 /// Keys and values of one layer of one text: for each key/value head `capacity` rows of head_dim.
 struct LayerCache {
     keys: HeadRows,
-    values: HeadRows,
+    /// `None` if keys are values, too: latent vectors.
+    values: Option<HeadRows>,
     capacity: usize,
     /// The sliding window; older tokens are dropped when space is needed.
     window: Option<usize>,
@@ -87,12 +94,16 @@ struct LayerCache {
 }
 
 impl LayerCache {
-    fn new(shape: KvShape, capacity: usize, window: Option<usize>) -> Self {
+    fn new(shape: KvShape, capacity: usize, block: BlockShape) -> Self {
+        let (window, has_values) = match block {
+            BlockShape::Attention(window) => (window, true),
+            _ => (None, false),
+        };
         let capacity = window.map_or(capacity, |window| capacity.min(window + CHUNK));
         let empty = || HeadRows::zeros(shape.storage, capacity * shape.heads.kv_width());
         LayerCache {
             keys: empty(),
-            values: empty(),
+            values: has_values.then(empty),
             capacity,
             window,
             dropped: 0,
@@ -101,7 +112,11 @@ impl LayerCache {
 
     /// Grows the buffers, keeping the rows.
     fn grown(self, shape: KvShape, capacity: usize, len: usize) -> Self {
-        let mut new = LayerCache::new(shape, capacity, self.window);
+        let block = match self.values {
+            Some(_) => BlockShape::Attention(self.window),
+            None => BlockShape::Latent,
+        };
+        let mut new = LayerCache::new(shape, capacity, block);
         if new.capacity <= self.capacity {
             return self;
         }
@@ -117,7 +132,9 @@ impl LayerCache {
             (len - from.dropped) * d,
         );
         self.keys.copy_heads(&from.keys, sizes, held);
-        self.values.copy_heads(&from.values, sizes, held);
+        if let (Some(to), Some(from)) = (&mut self.values, &from.values) {
+            to.copy_heads(from, sizes, held);
+        }
         self.dropped = from.dropped;
     }
 
@@ -135,7 +152,7 @@ impl LayerCache {
         };
         let kept = held.min(window - 1);
         let d = heads.head_dim;
-        for rows in [&mut self.keys, &mut self.values] {
+        for rows in [&mut self.keys].into_iter().chain(&mut self.values) {
             rows.move_to_front(self.capacity * d, (held - kept) * d..held * d);
         }
         self.dropped += held - kept;
@@ -151,8 +168,8 @@ enum BlockCache {
 impl BlockCache {
     fn new(shape: KvShape, capacity: usize, block: BlockShape) -> Self {
         match block {
-            BlockShape::Attention(window) => {
-                BlockCache::Attention(LayerCache::new(shape, capacity, window))
+            BlockShape::Attention(_) | BlockShape::Latent => {
+                BlockCache::Attention(LayerCache::new(shape, capacity, block))
             }
             BlockShape::State(sizes) => BlockCache::State(State::zeros(sizes)),
         }
@@ -211,11 +228,16 @@ impl KvCache {
         }
     }
 
-    /// Appends keys and values of new rows of `qkv` to the layer. They count as cached once all layers have them.
+    /// Appends keys and values of new rows of `qkv` to the layer, or keys alone where they are values, too. They count as cached once
+    /// all layers have them.
     pub fn append(&mut self, layer: usize, heads: Heads, qkv: &[f32]) -> Piece<'_> {
-        let (d, width) = (heads.head_dim, heads.qkv_width());
         let BlockCache::Attention(held) = &mut self.blocks[layer] else {
             unreachable!("block {layer} has no attention")
+        };
+        let d = heads.head_dim;
+        let width = match held.values {
+            Some(_) => heads.qkv_width(),
+            None => heads.q_width() + heads.kv_width(),
         };
         held.make_room(heads, self.len, qkv.len() / width);
         let past = self.len - held.dropped;
@@ -224,14 +246,16 @@ impl KvCache {
             for kv in 0..heads.n_kv_head {
                 let to = (kv * held.capacity + past + i) * d;
                 held.keys.write(to, &row_keys[kv * d..][..d]);
-                held.values.write(to, &row_values[kv * d..][..d]);
+                if let Some(values) = &mut held.values {
+                    values.write(to, &row_values[kv * d..][..d]);
+                }
             }
         }
         Piece {
             new: qkv.len() / width,
             past,
             keys: held.keys.values(),
-            values: held.values.values(),
+            values: held.values.as_ref().unwrap_or(&held.keys).values(),
             capacity: held.capacity,
         }
     }
@@ -319,7 +343,9 @@ impl KvCache {
     /// Bytes of keys and values, and of states and their copies.
     pub fn bytes(&self) -> usize {
         let bytes = |block: &BlockCache| match block {
-            BlockCache::Attention(layer) => layer.keys.bytes() + layer.values.bytes(),
+            BlockCache::Attention(layer) => {
+                layer.keys.bytes() + layer.values.as_ref().map_or(0, HeadRows::bytes)
+            }
             BlockCache::State(state) => state.bytes(),
         };
         let snapshots = self.snapshots.iter().map(Snapshot::bytes).sum::<usize>();

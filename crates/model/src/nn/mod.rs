@@ -17,6 +17,7 @@ mod kv_cache;
 mod layout;
 mod limits;
 pub mod mixer;
+mod mla;
 pub mod mlp;
 mod model;
 mod moe;
@@ -44,6 +45,7 @@ pub use faults::Fault;
 pub use flops::{frozen_matmul_params, state_flops};
 pub use freeze::{TrainableSet, param_infos, param_infos_of};
 pub use layout::Naming;
+pub use mla::MlaConfig;
 pub use model::{
     Backend, ExpertLoad, Model, Regularizers, TokenBatch, TokenOutputs, TokenValues, Upstream,
 };

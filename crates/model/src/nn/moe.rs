@@ -1,7 +1,7 @@
 //! Mixture of experts, as said in a spec: a router sends each token to a few of many feed-forward blocks.
 
 use super::mixer::MAX_BLOCKS;
-use crate::kernels::experts::{self, Router};
+use crate::kernels::experts::{self, Groups, Router};
 use serde::{Deserialize, Serialize};
 
 /// Many feed-forward blocks of the kind that `mlp` says (Shazeer et al. 2017, arXiv 1701.06538; Jiang et al. 2024, Mixtral,
@@ -28,6 +28,15 @@ pub struct MoeConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1e-3, max = 1000.0))]
     pub gate_scale: Option<f64>,
+    /// Groups of equally many experts, of which a token reaches those of top_group alone: the groups with the best expert, or with
+    /// sigmoid scores with the highest sum of two (DeepSeek-V2, V3: 8). Default: a token reaches all experts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub n_group: Option<usize>,
+    /// Groups that a token reaches (DeepSeek-V3: 4).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub top_group: Option<usize>,
     /// Width inside a shared expert: one feed-forward block that every token passes beside its own experts (DeepSeekMoE, Dai et
     /// al. 2024, arXiv 2401.06066). Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,6 +126,8 @@ impl Default for MoeConfig {
             norm_topk: true,
             scoring: Scoring::Softmax,
             gate_scale: None,
+            n_group: None,
+            top_group: None,
             shared_d_ff: None,
             shared_gate: false,
             aux_loss_coef: 0.01,
@@ -139,7 +150,14 @@ impl MoeConfig {
             },
             norm_topk: self.norm_topk,
             scale: self.gate_scale.unwrap_or(1.0) as f32,
+            groups: self.groups(),
         }
+    }
+
+    /// Groups of which a token does not reach all.
+    fn groups(&self) -> Option<Groups> {
+        let (n, top) = (self.n_group?, self.top_group?);
+        (top < n).then_some(Groups { n, top })
     }
 
     /// Whether block `layer`, counted from 0, has experts.

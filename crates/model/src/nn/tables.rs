@@ -21,8 +21,9 @@ pub fn rotations(config: &ModelConfig, shape: &ModelShape) -> [Option<Rotation>;
     let Some(rope) = config.position.rope() else {
         return [None, None];
     };
-    let everywhere = rope.rotation(shape.head_dim, shape.seq_len);
-    let local = rope.local_rotation(shape.head_dim);
+    let head_dim = config.rope_head_dim();
+    let everywhere = rope.rotation(head_dim, shape.seq_len);
+    let local = rope.local_rotation(head_dim);
     let local = local.unwrap_or_else(|| everywhere.clone());
     [Some(everywhere), Some(local)]
 }

@@ -238,6 +238,7 @@ impl Arch {
     pub fn mixing_elements(&self) -> u64 {
         let d = self.shape.d_model;
         let of = |layer| match self.config.mixer(layer) {
+            None if self.config.mla.is_some() => self.latent_elements(),
             None => {
                 let gate = if self.config.attention_gate { 2 } else { 0 };
                 (2 + gate) * self.q_width() + 2 * self.kv_width()
@@ -252,9 +253,28 @@ impl Arch {
         all / self.n_layer().max(1)
     }
 
+    /// Elements that a text keeps of a token in a block with attention: `2·n_kv·d`, or with latent attention the latent vector and the
+    /// shared key.
+    fn kept_elements(&self) -> u64 {
+        match &self.config.mla {
+            Some(mla) => mla.kept() as u64,
+            None => 2 * self.kv_width(),
+        }
+    }
+
+    /// The same of latent attention: its latent vectors with and without their norms and the shared key, and of all heads query, key,
+    /// value and output.
+    fn latent_elements(&self) -> u64 {
+        let Some(mla) = &self.config.mla else {
+            return 0;
+        };
+        let latents = 2 * mla.q_rank.unwrap_or(0) + mla.kv_rank + mla.kept();
+        (latents + 2 * self.shape.n_head * (mla.qk_dim() + mla.v_dim)) as u64
+    }
+
     /// Bytes per token of keys and values of all blocks with attention: `2·L·n_kv·d·bytes`.
     pub fn kv_bytes_per_token(&self, bytes: u64) -> u64 {
-        2 * self.attention_layers() * self.kv_width() * bytes
+        self.attention_layers() * self.kept_elements() * bytes
     }
 
     /// Bytes of a text's states in f32, whatever its length: of blocks without attention.
@@ -269,7 +289,7 @@ impl Arch {
             None => tokens,
         };
         let kept: u64 = self.config.attention_layers().map(kept).sum();
-        2 * self.kv_width() * bytes * kept + self.state_bytes()
+        self.kept_elements() * bytes * kept + self.state_bytes()
     }
 }
 
@@ -325,6 +345,8 @@ mod tests {
                 "balancing": {"bias": {}}}}"#,
             r#"{"mixer": {"short_conv": {"bias": true}}, "attention_blocks": [1], "attention_gate": true}"#,
             r#"{"mixer": {"gated_delta_net": {"n_value_head": 8}}, "attention_every": 4}"#,
+            r#"{"position": {"rope": {}}, "mla": {"v_dim": 20}}"#,
+            r#"{"position": {"rope": {}}, "mla": {"q_rank": 24, "v_dim": 60}, "moe": {"n_expert": 4, "shared_d_ff": 24}}"#,
         ];
         let options = options.map(|text| serde_json::from_str(text).unwrap());
         for config in configs.into_iter().chain(options) {

@@ -112,6 +112,8 @@ fn lacks(request: &Request) -> Option<String> {
         "quantized bases"
     } else if request.arch.config().moe.is_some() {
         "experts"
+    } else if request.arch.config().mla.is_some() {
+        "latent attention"
     } else if !request
         .update
         .config()

@@ -7,7 +7,7 @@ use crate::nn::mlp::MlpConfig;
 use crate::nn::norm::NormConfig;
 use crate::nn::position::{PositionConfig, RopeConfig};
 use crate::nn::{
-    AttentionBias, Balancing, ModelConfig, MoeConfig, NormPlacement, QkNormOver, Scoring,
+    AttentionBias, Balancing, MlaConfig, ModelConfig, MoeConfig, NormPlacement, QkNormOver, Scoring,
 };
 use std::sync::LazyLock;
 
@@ -267,6 +267,48 @@ fn lfm2_moe(model: ModelConfig, d_ff: usize, [n_expert, top_k]: [usize; 2]) -> M
     }
 }
 
+/// Latent attention, one shared expert of so many times an expert's width, and so many first blocks of `d_ff` without experts.
+/// `sizes` are q_rank (0: none), nope_dim, v_dim.
+fn deepseek(
+    model: ModelConfig,
+    [q_rank, nope_dim, v_dim]: [usize; 3],
+    [n_expert, top_k, n_shared]: [usize; 3],
+    (n_dense, d_ff): (usize, usize),
+) -> ModelConfig {
+    let width = model.d_ff.unwrap_or(0);
+    let mut model = experts(model, n_expert, top_k);
+    if let Some(moe) = &mut model.moe {
+        moe.d_ff = model.d_ff.replace(d_ff);
+        moe.shared_d_ff = Some(n_shared * width);
+        moe.dense_blocks = Some((0..n_dense).collect());
+        moe.norm_topk = false;
+    }
+    ModelConfig {
+        n_kv_head: None,
+        mla: Some(MlaConfig {
+            kv_rank: 512,
+            q_rank: Some(q_rank).filter(|rank| *rank > 0),
+            nope_dim,
+            rope_dim: 64,
+            v_dim,
+            ..MlaConfig::default()
+        }),
+        ..model
+    }
+}
+
+/// Sigmoid scores with biases for the choice, in so many groups of which a token reaches some.
+fn deepseek_v3(mut model: ModelConfig, groups: Option<[usize; 2]>, scale: f64) -> ModelConfig {
+    if let Some(moe) = &mut model.moe {
+        moe.scoring = Scoring::Sigmoid;
+        moe.balancing = Balancing::Bias { rate: 0.0 };
+        moe.norm_topk = true;
+        moe.gate_scale = Some(scale);
+        (moe.n_group, moe.top_group) = (groups.map(|of| of[0]), groups.map(|of| of[1]));
+    }
+    model
+}
+
 /// `d_ff` is the width inside one expert.
 fn experts(model: ModelConfig, n_expert: usize, top_k: usize) -> ModelConfig {
     let moe = MoeConfig {
@@ -329,6 +371,10 @@ pub static MODELS: LazyLock<Vec<ReferenceModel>> = LazyLock::new(|| [
     ("lfm2-700m", lfm2(llama([16, 1536, 24, 8, 6912, 65_536, 128_000]))),
     ("lfm2-1.2b", lfm2(llama([16, 2048, 32, 8, 8192, 65_536, 128_000]))),
     ("lfm2-8b-a1b", lfm2_moe(llama([24, 2048, 32, 8, 1792, 65_536, 128_000]), 7168, [32, 4])),
+    ("deepseek-v2-lite", deepseek(llama([27, 2048, 16, 16, 1408, 102_400, 163_840]), [0, 128, 128], [64, 6, 2], (1, 10_944))),
+    ("deepseek-v3", deepseek_v3(deepseek(llama([61, 7168, 128, 128, 2048, 129_280, 163_840]), [1536, 128, 128], [256, 8, 1], (3, 18_432)), Some([8, 4]), 2.5)),
+    ("moonlight-16b-a3b", deepseek_v3(deepseek(llama([27, 2048, 16, 16, 1408, 163_840, 8192]), [0, 128, 128], [64, 6, 2], (1, 11_264)), None, 2.446)),
+    ("glm-4.7-flash", deepseek_v3(deepseek(llama([47, 2048, 20, 20, 1536, 154_880, 202_752]), [768, 192, 256], [64, 4, 1], (1, 10_240)), None, 1.8)),
     ("olmo-2-1b", olmo2(llama([16, 2048, 16, 16, 8192, 100_352, 4096]))),
     ("olmo-2-7b", olmo2(llama([32, 4096, 32, 32, 11_008, 100_352, 4096]))),
     ("olmo-2-13b", olmo2(llama([40, 5120, 40, 40, 13_824, 100_352, 4096]))),
@@ -417,6 +463,10 @@ mod tests {
             ("qwen3.5-35b-a3b", 34_660_610_688),
             // With its biases for the choice of experts.
             ("lfm2-8b-a1b", 8_339_930_560),
+            ("deepseek-v2-lite", 15_706_484_224),
+            ("deepseek-v3", 671_026_404_352 + 58 * 256),
+            ("moonlight-16b-a3b", 15_960_108_544 + 26 * 64),
+            ("glm-4.7-flash", 29_943_390_976 + 46 * 64),
             ("olmo-2-1b", 1_484_916_736),
             ("olmo-2-7b", 7_298_617_344),
             ("olmo-3-7b", 7_298_011_136),
@@ -453,6 +503,8 @@ mod tests {
         assert_eq!(kv("llama-3.1-70b"), 327_680);
         assert_eq!(kv("qwen2.5-0.5b"), 12_288);
         assert_eq!(kv("qwen3-8b"), 147_456);
+        // 512 numbers of a latent vector and a key of 64, in bf16.
+        assert_eq!(kv("deepseek-v3"), 61 * 2 * 576);
         // 8B at 128,000 tokens: 15.62 GiB (Llama 3.1's own announcement).
         assert!((131_072.0 * 128_000.0 / 1_073_741_824.0 - 15.625_f64).abs() < 1e-9);
     }

@@ -12,14 +12,14 @@ use serde::Serialize;
 
 /// FLOPs per training token with attention: `6·N + 12·L·n_head·head_dim·s` (PaLM, appendix B), N being the parameters in
 /// matmuls. The attention term counts the whole square, causal or not, and of a sliding window no more than that; of states what
-/// `nn::state_flops` says.
+/// `nn::state_flops` says. With latent attention n_head·head_dim is the mean of the widths of queries and of values.
 pub fn flops_per_token(arch: &Arch, seq_len: u64) -> f64 {
     6.0 * arch.n_matmul() as f64 + attention_per_token(arch, seq_len as f64)
 }
 
 /// `12·L·n_head·head_dim·s`, with a window in place of s where a block has a shorter one; and what states cost.
 pub fn attention_per_token(arch: &Arch, seq_len: f64) -> f64 {
-    let attention = (12 * arch.q_width()) as f64 * arch.config().scored_keys(seq_len);
+    let attention = 12.0 * arch.config().scored_width() * arch.config().scored_keys(seq_len);
     attention + state_flops(arch.config())
 }
 

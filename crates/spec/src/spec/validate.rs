@@ -172,6 +172,12 @@ fn engine(config: &RunConfig, judge: &mut IssueCollector) {
         here,
     );
     judge.want(
+        config.model.mla.is_none(),
+        &["engine", "model.mla"],
+        "engine: torch does not support latent attention yet",
+        here,
+    );
+    judge.want(
         config.train.ema_decay.is_none()
             && config.train.z_loss == 0.0
             && config.method.embedding_noise() == 0.0,

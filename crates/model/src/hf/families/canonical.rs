@@ -23,7 +23,17 @@ pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
     c.vocab_size = Some(shape.vocab_size);
     c.dropout = 0.0;
     c.init_std = standard.init_std;
-    let plain_scale = (shape.head_dim as f64).powf(-0.5);
+    let plain_scale = match config.score_scale() {
+        // Of latent attention it follows from more than the width of a head.
+        Some(_) if config.mla.is_some() => {
+            let usual = ModelConfig {
+                attention_scale: None,
+                ..config.clone()
+            };
+            usual.score_scale().unwrap_or(1.0)
+        }
+        _ => (shape.head_dim as f64).powf(-0.5),
+    };
     c.attention_scale = c.attention_scale.filter(|s| !near(*s, plain_scale));
     for scale in [
         &mut c.embedding_scale,
@@ -56,6 +66,10 @@ pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
         (moe.aux_loss_coef, moe.z_loss_coef) = (of_loss.aux_loss_coef, of_loss.z_loss_coef);
         moe.d_ff = Some(moe.d_ff.unwrap_or(shape.d_ff));
         moe.gate_scale = moe.gate_scale.filter(|scale| *scale != 1.0);
+        if moe.n_group <= moe.top_group {
+            // A token reaches all groups.
+            (moe.n_group, moe.top_group) = (None, None);
+        }
         if let Balancing::Bias { rate } = &mut moe.balancing {
             // How fast training moves them.
             *rate = 0.0;
@@ -69,8 +83,9 @@ pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
     }
     let windows = c.sliding_window.is_some();
     if let PositionConfig::Rope(rope) = &mut c.position {
-        let half = rope.width(shape.head_dim) / 2;
-        *rope = rope.in_files(shape.head_dim, shape.seq_len);
+        let head_dim = config.rope_head_dim();
+        let half = rope.width(head_dim) / 2;
+        *rope = rope.in_files(head_dim, shape.seq_len);
         match &mut rope.scaling {
             Some(ScalingConfig::Yarn(yarn)) => {
                 yarn.attention_factor = Some(yarn.attention_factor());

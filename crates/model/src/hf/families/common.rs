@@ -39,6 +39,7 @@ impl Defaults {
             fraction: 1.0,
             longrope: false,
             sections: false,
+            mscale: false,
         },
         eps: 1e-6,
         tied: false,

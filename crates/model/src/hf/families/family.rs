@@ -58,6 +58,11 @@ pub trait Family: Sync {
         one_by_one(infos).into_iter().map(renamed).collect()
     }
 
+    /// Tensors of blocks behind the model's own, which predict tokens further ahead and are not read.
+    fn is_behind(&self, _config: &ModelConfig, _name: &str) -> bool {
+        false
+    }
+
     /// Tensors in files that follow from the config.
     fn is_buffer(&self, name: &str) -> bool {
         name.ends_with(".rotary_emb.inv_freq")

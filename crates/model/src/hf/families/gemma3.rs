@@ -18,6 +18,7 @@ const GLOBAL: Rope = Rope {
     fraction: 1.0,
     longrope: false,
     sections: false,
+    mscale: false,
 };
 const LOCAL: Rope = Rope {
     theta: 10_000.0,
@@ -25,6 +26,7 @@ const LOCAL: Rope = Rope {
     fraction: 1.0,
     longrope: false,
     sections: false,
+    mscale: false,
 };
 
 impl Family for Gemma3 {

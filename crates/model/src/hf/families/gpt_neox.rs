@@ -153,6 +153,7 @@ fn positions(keys: &Keys) -> Result<PositionConfig, String> {
         fraction: keys.number("rotary_pct")?.unwrap_or(FRACTION),
         longrope: false,
         sections: false,
+        mscale: false,
     };
     let rope = rope.tables(keys)?;
     // transformers 4 writes the other families' names beside these, and 5 leaves them there: it reads neither.

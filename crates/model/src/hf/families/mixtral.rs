@@ -17,6 +17,7 @@ const DEFAULTS: Defaults = Defaults {
         fraction: 1.0,
         longrope: false,
         sections: false,
+        mscale: false,
     },
     eps: 1e-5,
     kv_heads: Some(8),

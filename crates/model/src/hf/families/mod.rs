@@ -3,12 +3,16 @@
 
 mod canonical;
 mod common;
+mod deepseek;
+mod deepseek_v2;
+mod deepseek_v3;
 mod experts;
 mod family;
 mod gemma;
 mod gemma1;
 mod gemma2;
 mod gemma3;
+mod glm4_moe_lite;
 mod gpt2;
 mod gpt_neo;
 mod gpt_neox;
@@ -75,6 +79,9 @@ pub const FAMILIES: &[&dyn Family] = &[
     &qwen3_5::Qwen35,
     &qwen3_5_moe::Qwen35Moe,
     &qwen3_next::Qwen3Next,
+    &deepseek_v2::DeepSeekV2,
+    &deepseek_v3::DeepSeekV3,
+    &glm4_moe_lite::Glm4MoeLite,
     // Last: without its blocks that do not rotate it is any of the Llamas.
     &smollm3::SmolLm3,
 ];
@@ -89,6 +96,9 @@ const RENAMED: &[&dyn Family] = &[
     &qwen3_5::Qwen35,
     &qwen3_5_moe::Qwen35Moe,
     &qwen3_next::Qwen3Next,
+    &deepseek_v2::DeepSeekV2,
+    &deepseek_v3::DeepSeekV3,
+    &glm4_moe_lite::Glm4MoeLite,
 ];
 
 /// Families with other names than ours for the matrices of adapters of this model: Phi-3 for any model that has the parts of its
@@ -116,6 +126,12 @@ pub fn named(model_type: &str) -> Result<&'static dyn Family, String> {
         }
         "granitemoeshared" | "granitemoehybrid" | "granite_swa" => {
             "; of Granite only models of model_type granite and granitemoe are supported (such as ibm-granite/granite-3.3-2b-instruct)"
+        }
+        "kimi_k2" => {
+            "; Kimi K2 computes as DeepSeek-V3: write deepseek_v3, transformers' class for it"
+        }
+        "deepseek_v32" | "deepseek_v4" | "deepseek" => {
+            "; of DeepSeek's models those of model_type deepseek_v2 and deepseek_v3 are supported"
         }
         "olmo" => "; only OLMo 2 and 3 and OLMoE are supported",
         "qwen3_5" | "qwen3_5_moe" => {

@@ -1,6 +1,6 @@
 //! Models with vision whose text model is read alone: its config is an entry of theirs, `text_config`.
 
-use super::{qwen3_5, qwen3_5_moe};
+use super::{deepseek, qwen3_5, qwen3_5_moe};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
@@ -67,6 +67,9 @@ pub fn text_model(config: &Value) -> Result<Cow<'_, Value>, String> {
 /// What of the whole model is left out, as a sentence. `has` knows whether there are tensors whose names begin so: files of a text
 /// model alone may have them, too.
 pub fn left_out(config: &Value, has: impl Fn(&str) -> bool) -> Option<String> {
+    if let Some(behind) = deepseek::left_out(config, &has) {
+        return Some(behind);
+    }
     let texts = KNOWN.iter().map(|known| known.text[0]);
     let mut alone = texts.chain([NEXT]);
     let (model_type, text) = match text_of(config) {

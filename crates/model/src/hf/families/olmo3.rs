@@ -19,6 +19,7 @@ const ROPE: Rope = Rope {
     fraction: 1.0,
     longrope: false,
     sections: false,
+    mscale: false,
 };
 
 impl Family for Olmo3 {

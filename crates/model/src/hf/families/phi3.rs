@@ -20,6 +20,7 @@ const DEFAULTS: Defaults = Defaults {
         fraction: 1.0,
         longrope: true,
         sections: false,
+        mscale: false,
     },
     eps: 1e-5,
     ..Defaults::LLAMA

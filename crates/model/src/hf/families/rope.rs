@@ -26,6 +26,8 @@ pub struct Rope {
     pub longrope: bool,
     /// Whether pairs of features are divided among time, height and width, which for a text are one position (M-RoPE).
     pub sections: bool,
+    /// Whether YaRN has DeepSeek's weights of the logarithm.
+    pub mscale: bool,
 }
 
 impl Rope {
@@ -137,8 +139,17 @@ impl Rope {
             })),
             "yarn" => {
                 table.only("truncate", &json!(true))?;
-                table.only("mscale", &json!(1.0))?;
-                table.only("mscale_all_dim", &json!(0.0))?;
+                let [mscale, mscale_all_dim] = match self.mscale {
+                    true => {
+                        let weight = |key| Ok::<_, String>(table.number(key)?.filter(|x| *x > 0.0));
+                        [weight("mscale")?, weight("mscale_all_dim")?]
+                    }
+                    false => {
+                        table.only("mscale", &json!(1.0))?;
+                        table.only("mscale_all_dim", &json!(0.0))?;
+                        [None; 2]
+                    }
+                };
                 // Of YaRN's own code, for scaling that depends on the text's length.
                 let _ = table.flag("finetuned", false)?;
                 // transformers warns of an unrecognized key and leaves it out (modeling_rope_utils, `_check_received_keys`).
@@ -149,6 +160,8 @@ impl Rope {
                     beta_fast: table.number("beta_fast")?.unwrap_or(32.0),
                     beta_slow: table.number("beta_slow")?.unwrap_or(1.0),
                     attention_factor: table.number("attention_factor")?,
+                    mscale,
+                    mscale_all_dim,
                 }))
             }
             // The older name of the same.
@@ -256,6 +269,16 @@ pub fn parameters(rope: &RopeConfig) -> Value {
             "attention_factor": c.attention_factor,
         }),
     };
+    if let Some(ScalingConfig::Yarn(yarn)) = &rope.scaling {
+        for (key, weight) in [
+            ("mscale", yarn.mscale),
+            ("mscale_all_dim", yarn.mscale_all_dim),
+        ] {
+            if let Some(weight) = weight {
+                table[key] = json!(weight);
+            }
+        }
+    }
     table["rope_theta"] = json!(rope.theta);
     if rope.fraction != 1.0 {
         table["partial_rotary_factor"] = json!(rope.fraction);
@@ -302,6 +325,7 @@ mod tests {
         fraction: 1.0,
         longrope: false,
         sections: false,
+        mscale: false,
     };
 
     fn read(value: Value) -> Result<RopeConfig, String> {

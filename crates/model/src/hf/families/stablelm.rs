@@ -18,6 +18,7 @@ const DEFAULTS: Defaults = Defaults {
         fraction: 0.25,
         longrope: false,
         sections: false,
+        mscale: false,
     },
     eps: 1e-5,
     kv_heads: Some(32),

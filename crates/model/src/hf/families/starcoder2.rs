@@ -22,6 +22,7 @@ const DEFAULTS: Defaults = Defaults {
         fraction: 1.0,
         longrope: false,
         sections: false,
+        mscale: false,
     },
     tied: true,
     kv_heads: Some(2),

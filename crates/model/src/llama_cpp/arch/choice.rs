@@ -19,8 +19,9 @@ pub(in crate::llama_cpp) struct Chosen {
 /// The architecture for a model, if there is one.
 pub(in crate::llama_cpp) fn of(config: &ModelConfig, shape: &ModelShape) -> Option<Chosen> {
     let mut config = config.clone();
+    let rope_head_dim = config.rope_head_dim();
     if let PositionConfig::Rope(rope) = &mut config.position {
-        *rope = rope.in_files(shape.head_dim, shape.seq_len);
+        *rope = rope.in_files(rope_head_dim, shape.seq_len);
     }
     for scale in [
         &mut config.embedding_scale,
@@ -39,7 +40,13 @@ pub(in crate::llama_cpp) fn of(config: &ModelConfig, shape: &ModelShape) -> Opti
 type Removal = fn(&mut ModelConfig);
 
 /// Settings that few architectures have, and what is without each.
-const RARE: [(&str, Removal); 15] = [
+const RARE: [(&str, Removal); 17] = [
+    ("model.mla", |c| c.mla = None),
+    ("model.moe.n_group", |c| {
+        if let Some(moe) = &mut c.moe {
+            (moe.n_group, moe.top_group) = (None, None);
+        }
+    }),
     ("model.mixer", |c| c.mixer = None),
     ("model.attention_gate", |c| c.attention_gate = false),
     ("model.parallel_residual", |c| c.parallel_residual = false),
@@ -88,7 +95,11 @@ pub(in crate::llama_cpp) fn obstacle(
 
 fn as_it_is(config: &ModelConfig, shape: &ModelShape) -> Option<Chosen> {
     let is_hybrid = config.mixer.is_some() || config.attention_gate;
-    let fitting = ALL.iter().filter(|a| a.is_hybrid() == is_hybrid);
+    let is_latent = config.mla.is_some();
+    let has_groups = (config.moe.as_ref()).is_some_and(|moe| moe.n_group > moe.top_group);
+    let fitting = ALL.iter().filter(|a| {
+        a.is_hybrid() == is_hybrid && a.is_latent() == is_latent && (a.is_latent() || !has_groups)
+    });
     fitting.into_iter().find_map(|architecture| {
         let keys = architecture.write(config, shape)?;
         let usual = architecture.attention_scale(config, shape);

@@ -3,6 +3,7 @@
 
 mod choice;
 mod common;
+mod deepseek2;
 mod gemma;
 mod gpt2;
 mod gptneox;
@@ -87,6 +88,11 @@ pub(super) trait Architecture: Sync {
         false
     }
 
+    /// Whether it has latent attention: a model with it has no other architecture.
+    fn is_latent(&self) -> bool {
+        false
+    }
+
     /// Whether a delta net's heads of values are in our order, and its projections b and a one tensor, whose rows take turns by heads
     /// of keys; otherwise heads of values are tiled.
     fn is_grouped(&self) -> bool {
@@ -146,6 +152,7 @@ const ALL: &[&dyn Architecture] = &[
     // Of models that both could hold those that name its family.
     &qwen35::QWEN3_NEXT,
     &qwen35::QWEN35_MOE,
+    &deepseek2::DeepSeek2,
 ];
 
 /// The architecture of a file.

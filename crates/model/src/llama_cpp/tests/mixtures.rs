@@ -3,7 +3,7 @@
 use super::broken::same_tensor;
 use super::*;
 use crate::gguf::{Gguf, NewTensor};
-use crate::nn::{Balancing, Scoring};
+use crate::nn::{Balancing, MlaConfig, Scoring};
 
 fn experts(config: ModelConfig, change: impl Fn(&mut MoeConfig)) -> ModelConfig {
     let mut moe = MoeConfig {
@@ -58,6 +58,42 @@ fn next() -> ModelConfig {
     }
 }
 
+/// DeepSeek-V2-Lite, and V3.
+fn latent(is_third: bool) -> ModelConfig {
+    let yarn = ScalingConfig::Yarn(scaling::Yarn {
+        original_len: Some(8),
+        mscale: Some(0.7),
+        mscale_all_dim: Some(0.7),
+        ..scaling::Yarn::default()
+    });
+    let config = with_rope(|rope| rope.scaling = Some(yarn.clone()));
+    let config = experts(config, |moe| {
+        moe.norm_topk = false;
+        moe.shared_d_ff = Some(2 * 96);
+        moe.dense_blocks = Some(vec![0]);
+        if is_third {
+            moe.scoring = Scoring::Sigmoid;
+            moe.balancing = Balancing::Bias { rate: 0.0 };
+            moe.norm_topk = true;
+            moe.gate_scale = Some(2.5);
+            (moe.n_group, moe.top_group) = (Some(2), Some(1));
+        }
+    });
+    ModelConfig {
+        n_kv_head: None,
+        tie_embeddings: false,
+        mla: Some(MlaConfig {
+            kv_rank: 32,
+            q_rank: is_third.then_some(64),
+            nope_dim: 32,
+            rope_dim: 8,
+            v_dim: if is_third { 64 } else { 32 },
+            ..MlaConfig::default()
+        }),
+        ..config
+    }
+}
+
 pub(super) fn mixtures() -> Vec<(&'static str, ModelConfig)> {
     vec![
         ("qwen2moe", qwen2_moe()),
@@ -79,6 +115,8 @@ pub(super) fn mixtures() -> Vec<(&'static str, ModelConfig)> {
         ("lfm2moe", lfm2_moe()),
         ("qwen35moe", experts(qwen35(), with_shared)),
         ("qwen3next", next()),
+        ("deepseek2", latent(false)),
+        ("deepseek2", latent(true)),
     ]
 }
 
@@ -109,6 +147,17 @@ fn experts_that_llama_cpp_does_not_compute_are_refused() {
         changed(lfm2_moe(), |moe| moe.scoring = Scoring::Softmax),
         changed(lfm2_moe(), |moe| moe.norm_topk = false),
         changed(next(), |moe| moe.norm_topk = false),
+        changed(latent(false), |moe| moe.dense_blocks = Some(vec![1])),
+        changed(latent(false), |moe| {
+            moe.balancing = Balancing::Bias { rate: 0.0 }
+        }),
+        changed(latent(false), |moe| {
+            (moe.n_group, moe.top_group) = (Some(2), Some(1))
+        }),
+        changed(latent(true), |moe| moe.shared_d_ff = Some(100)),
+        changed(experts(llama(), |_| {}), |moe| {
+            (moe.n_group, moe.top_group) = (Some(2), Some(1));
+        }),
         changed(next(), |moe| {
             (moe.shared_d_ff, moe.shared_gate) = (None, false);
         }),

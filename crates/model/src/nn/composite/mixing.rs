@@ -8,8 +8,11 @@ use crate::kernels::norm::NormKind;
 use crate::kernels::positions::Positions;
 use crate::kernels::rotary::Rotation;
 use crate::kernels::{activation, attention, causal_conv, gate, norm, qk_norm};
-use crate::nn::layout::{AttentionSpans, ConvSpans, GatedDeltaSpans, MixingSpans, ShortConvSpans};
+use crate::nn::layout::{
+    AttentionSpans, ConvSpans, GatedDeltaSpans, LatentSpans, MixingSpans, ShortConvSpans,
+};
 use crate::nn::mixer::{GatedDeltaNetConfig, Mixer, MixerConfig};
+use crate::nn::mla::MlaConfig;
 use candle_core::{D, Result, Tensor, bail};
 
 /// Added to the sum of squares before the root, where queries and keys get length 1.
@@ -44,6 +47,15 @@ fn normalized(x: &Tensor) -> Result<Tensor> {
     x.broadcast_div(&squares.sqrt()?)
 }
 
+/// Features (…, n) that are paired with their neighbour → firsts of all pairs, then seconds.
+fn pairs_apart(x: &Tensor) -> Result<Tensor> {
+    let mut shape = x.dims().to_vec();
+    let last = shape.pop().unwrap_or(0);
+    shape.extend([last / 2, 2]);
+    let pairs = x.reshape(shape)?.transpose(D::Minus1, D::Minus2)?;
+    pairs.contiguous()?.flatten_from(D::Minus2)
+}
+
 impl Decoder<'_> {
     /// `h` (B, T, D) → what the block adds to the residual stream, (B, T, D).
     pub(super) fn mixed(
@@ -57,6 +69,13 @@ impl Decoder<'_> {
             (MixingSpans::Attention(spans), None) => {
                 let past = (&mut past.attention, positions.first);
                 self.attention((layer, spans), h, past, rotations)
+            }
+            (MixingSpans::Latent(spans), None) => {
+                let Some(mla) = &self.config.mla else {
+                    bail!("block {layer} has the parameters of latent attention")
+                };
+                let past = (&mut past.attention, positions.first);
+                self.latent((layer, spans, mla), h, past, rotations)
             }
             (MixingSpans::ShortConv(spans), Some(mixer)) => {
                 self.short_conv(spans, mixer.conv_len(), h, (past, positions))
@@ -81,21 +100,84 @@ impl Decoder<'_> {
             let (q, k) = (self.gain(q)?, self.gain(k)?);
             qkv = qk_norm::composite(heads, &qkv, [&q, &k], self.config.norm.eps())?;
         }
+        let mut mixed = self.attended(layer, &qkv, (past, first), rotations)?;
+        if let Some(gate) = &spans.gate {
+            mixed = gate::composite(&mixed, &self.linear(gate, h)?)?;
+        }
+        self.linear(&spans.out, &mixed)
+    }
+
+    /// `qkv` (B, T, qkv_width), not rotated → (B, T, q_width).
+    fn attended(
+        &self,
+        layer: usize,
+        qkv: &Tensor,
+        (past, first): (&mut PastKeyValues, Option<&[u32]>),
+        rotations: &[Option<Rotation>; 2],
+    ) -> Result<Tensor> {
+        let heads = self.shape.heads();
         let window = self.config.window(layer);
         let slopes = self.config.position.slopes(heads.n_head);
         let scores = Scores {
-            scale: self.config.attention_scale,
+            scale: self.config.score_scale(),
             softcap: self.config.attention_softcap,
             slopes: slopes.as_deref(),
         };
         let rotation = rotations[usize::from(window.is_some())].as_ref();
         let rotation = rotation.filter(|_| self.config.rotates(layer));
         let how = (Mask { window, first }, scores);
-        let (mut mixed, present) = attention::composite_masked(heads, &qkv, rotation, past, how)?;
+        let (mixed, present) = attention::composite_masked(heads, qkv, rotation, past, how)?;
         *past = Some(present);
-        if let Some(gate) = &spans.gate {
-            mixed = gate::composite(&mixed, &self.linear(gate, h)?)?;
+        Ok(mixed)
+    }
+
+    /// Latent attention as that of heads of one width, rotated features first and zeros last; of earlier tokens keys and values are
+    /// kept.
+    fn latent(
+        &self,
+        (layer, spans, mla): (usize, &LatentSpans, &MlaConfig),
+        h: &Tensor,
+        past: (&mut PastKeyValues, Option<&[u32]>),
+        rotations: &[Option<Rotation>; 2],
+    ) -> Result<Tensor> {
+        let (batch_size, seq_len, _) = h.dims3()?;
+        let (n_head, head_dim) = (self.shape.n_head, mla.head_dim());
+        let (nope, rope, eps) = (mla.nope_dim, mla.rope_dim, mla.norm_eps);
+        let wide = self.linear(&spans.wide, h)?;
+        let q_width = wide.dim(D::Minus1)? - mla.kept();
+        let mut q = wide.narrow(D::Minus1, 0, q_width)?;
+        if let Some((gain, linear)) = &spans.q {
+            let normed = norm::composite(NormKind::Rms, &q, self.leaves.get(*gain)?, None, eps)?;
+            q = self.linear(linear, &normed)?;
         }
+        let latent = wide.narrow(D::Minus1, q_width, mla.kv_rank)?;
+        let gain = self.leaves.get(spans.kv_norm)?;
+        let latent = norm::composite(NormKind::Rms, &latent, gain, None, eps)?;
+        let of_head = |width| (batch_size, seq_len, n_head, width);
+        let kv = self.linear(&spans.kv, &latent)?;
+        let kv = kv.reshape(of_head(nope + mla.v_dim))?;
+        let key = wide.narrow(D::Minus1, q_width + mla.kv_rank, rope)?;
+        let key = pairs_apart(&key)?;
+        let key = key.unsqueeze(2)?.broadcast_as(of_head(rope))?;
+        let q = q.reshape(of_head(mla.qk_dim()))?;
+        let padded = |parts: &[&Tensor]| {
+            let parts = Tensor::cat(parts, D::Minus1)?;
+            let missing = head_dim - parts.dim(D::Minus1)?;
+            let parts = parts.pad_with_zeros(D::Minus1, 0, missing)?;
+            parts.reshape((batch_size, seq_len, n_head * head_dim))
+        };
+        let q_rope = pairs_apart(&q.narrow(3, nope, rope)?)?;
+        let q_nope = q.narrow(3, 0, nope)?;
+        let (k_nope, v) = (kv.narrow(3, 0, nope)?, kv.narrow(3, nope, mla.v_dim)?);
+        let qkv = [
+            padded(&[&q_rope, &q_nope])?,
+            padded(&[&key.contiguous()?, &k_nope])?,
+            padded(&[&v])?,
+        ];
+        let qkv = Tensor::cat(&qkv, D::Minus1)?;
+        let mixed = self.attended(layer, &qkv, past, rotations)?;
+        let mixed = mixed.reshape(of_head(head_dim))?.narrow(3, 0, mla.v_dim)?;
+        let mixed = mixed.reshape((batch_size, seq_len, n_head * mla.v_dim))?;
         self.linear(&spans.out, &mixed)
     }
 

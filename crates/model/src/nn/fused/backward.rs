@@ -73,6 +73,9 @@ impl Pass {
                     lse,
                     layer,
                 } => self.attention_backward(plan, [qkv, out, lse], layer),
+                Node::LatentNorm(node) => self.latent_norm_backward(plan, &node, grads),
+                Node::Join(node) => self.join_backward(plan, &node),
+                Node::Values { x, y } => self.values_backward(plan, [x, y]),
                 Node::Gate { x, gate, y } => self.gate_backward(plan, [x, gate, y]),
                 Node::ShortConv { wide, out, spans } => {
                     self.short_conv_backward(plan, [wide, out], &spans, grads);

@@ -45,6 +45,14 @@ impl Pass {
         }
     }
 
+    /// The same of a pass over cached texts.
+    pub fn decoding() -> Self {
+        Pass {
+            decodes: true,
+            ..Pass::counting(Track::Off)
+        }
+    }
+
     /// The memory of a pass over `count` tokens in rows of `seq_len`: forward, and with gradients backward, for a loss with
     /// known coefficients.
     pub fn count(&mut self, plan: &Plan, count: usize, seq_len: usize) -> Footprint {

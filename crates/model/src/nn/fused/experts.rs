@@ -419,6 +419,7 @@ fn router_of(plan: &Plan, layer: usize, spans: &ExpertSpans) -> Router {
         scoring: Scoring::Softmax,
         norm_topk: false,
         scale: 1.0,
+        groups: None,
     })
 }
 

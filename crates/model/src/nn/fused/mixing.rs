@@ -21,6 +21,7 @@ impl Pass {
         let is_cached = texts.is_some();
         let (wide, out) = match &block.mixing {
             MixingSpans::Attention(spans) => (&spans.qkv, &spans.out),
+            MixingSpans::Latent(spans) => (&spans.wide, &spans.out),
             MixingSpans::ShortConv(spans) => (&spans.wide, &spans.out),
             MixingSpans::GatedDelta(spans) => (&spans.wide, &spans.out),
         };
@@ -34,6 +35,13 @@ impl Pass {
         let mixed = match &block.mixing {
             MixingSpans::Attention(spans) => {
                 self.attention_of(plan, [x, h], (layer, spans), texts, kept)
+            }
+            MixingSpans::Latent(spans) => {
+                let Some(mla) = &plan.config.mla else {
+                    unreachable!("block {layer} has the parameters of latent attention")
+                };
+                let wide = self.widened(plan, [x, h], wide);
+                self.latent_attention(plan, wide, (layer, mla, spans), texts)
             }
             MixingSpans::ShortConv(spans) => {
                 let wide = self.widened(plan, [x, h], wide);

@@ -13,6 +13,7 @@ mod experts;
 mod gate;
 mod gated_delta;
 mod head;
+mod latent;
 mod linear;
 mod mixing;
 mod norm;
@@ -69,6 +70,13 @@ enum Node {
         lse: Slot,
         layer: usize,
     },
+    LatentNorm(latent::LatentNormNode),
+    Join(latent::JoinNode),
+    /// The features of attention's heads that are values.
+    Values {
+        x: Slot,
+        y: Slot,
+    },
     /// x ∘ sigmoid(gate).
     Gate {
         x: Slot,
@@ -105,10 +113,13 @@ impl Node {
             | Node::Attention { out: y, .. }
             | Node::ShortConv { out: y, .. }
             | Node::Gate { y, .. }
+            | Node::Values { y, .. }
             | Node::Activation { y, .. }
             | Node::Residual { y, .. } => *y,
             Node::Linear(node) => node.y,
             Node::GatedDelta(node) => node.out,
+            Node::LatentNorm(node) => node.y,
+            Node::Join(node) => node.qkv,
             Node::Experts(node) => node.output(),
             Node::SharedGate(node) => node.y,
         }
@@ -199,6 +210,8 @@ pub(crate) struct Pass {
     forward_bytes: u64,
     /// Whether this is a recomputation for the backward.
     replays: bool,
+    /// Whether a counting pass stands for one over cached texts: latent attention has other buffers there.
+    decodes: bool,
     pub experts: Experts,
     pub outputs: logprob::Outputs,
     /// The value of each token; empty without a value head.
@@ -227,6 +240,7 @@ impl Pass {
             into: Accumulation::Add,
             forward_bytes: 0,
             replays: false,
+            decodes: false,
             experts: Experts::default(),
             outputs: logprob::Outputs::default(),
             values: Vec::new(),

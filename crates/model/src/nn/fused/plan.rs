@@ -119,6 +119,11 @@ impl<'a> Plan<'a> {
         self.shape.heads()
     }
 
+    /// Heads of what a text keeps.
+    pub(in crate::nn) fn kept_heads(&self) -> Heads {
+        self.config.kept_heads()
+    }
+
     pub(super) fn norm_of(&self, spans: &NormSpans) -> norm::Norm<'a> {
         norm::Norm {
             kind: self.config.norm.kind(),
@@ -139,7 +144,7 @@ impl<'a> Plan<'a> {
                 first: None,
             },
             scores: Scores {
-                scale: self.config.attention_scale,
+                scale: self.config.score_scale(),
                 softcap: self.config.attention_softcap,
                 slopes: self.tables.slopes(),
             },

@@ -2,9 +2,11 @@
 
 use super::build::Builder;
 use super::{
-    AttentionSpans, ConvSpans, GatedDeltaSpans, MixingSpans, Naming, ShortConvSpans, Span,
+    AttentionSpans, ConvSpans, GatedDeltaSpans, LatentSpans, MixingSpans, Naming, ShortConvSpans,
+    Span,
 };
 use crate::nn::mixer::{GatedDeltaNetConfig, Mixer, MixerConfig, ShortConvConfig};
+use crate::nn::mla::MlaConfig;
 use crate::nn::params::Init;
 use crate::nn::role::{AttentionRole, MixerRole, Role};
 use crate::nn::{AttentionBias, QkNormOver};
@@ -16,7 +18,10 @@ impl Builder<'_> {
     /// `stem` is the block's name.
     pub(super) fn mixing(&mut self, layer: usize, stem: &str) -> MixingSpans {
         match self.config.mixer(layer) {
-            None => MixingSpans::Attention(self.attention(stem)),
+            None => match &self.config.mla {
+                Some(mla) => MixingSpans::Latent(self.latent(mla, stem)),
+                None => MixingSpans::Attention(self.attention(stem)),
+            },
             Some(MixerConfig::ShortConv(mixer)) => {
                 MixingSpans::ShortConv(self.short_conv(mixer, &format!("{stem}.conv")))
             }
@@ -71,6 +76,44 @@ impl Builder<'_> {
             }),
             gate: (self.config.attention_gate).then(|| self.linear(&gate, d, std, has_qkv_bias)),
             out: self.linear(&out, q, residual_std, has_out_bias),
+        }
+    }
+
+    /// Queries count as such by role, the matrix of the latent vector as keys, and what it becomes as values.
+    fn latent(&mut self, mla: &MlaConfig, stem: &str) -> LatentSpans {
+        use AttentionRole::{Key, Output, Query, Value};
+        let at = |part: &str| format!("{stem}.self_attn.{part}");
+        let (d, sizes) = (self.shape.d_model, mla.sizes(self.shape.n_head));
+        let (std, residual_std) = self.stds();
+        let (q, width) = match mla.q_rank {
+            Some(rank) => (at("q_a_proj"), rank),
+            None => (at("q_proj"), sizes.queries()),
+        };
+        let wide = [
+            (q, Role::Attention(Query), width),
+            (at("kv_a_proj_with_mqa"), Role::Attention(Key), mla.kept()),
+        ];
+        let queries = [(at("q_b_proj"), Role::Attention(Query), sizes.queries())];
+        let kv = [(
+            at("kv_b_proj"),
+            Role::Attention(Value),
+            sizes.keys_and_values(),
+        )];
+        let out = [(at("o_proj"), Role::Attention(Output), d)];
+        // Plain gains, whatever the model's norms add to theirs.
+        let norm = |builder: &mut Self, name: &str, len| {
+            let name = format!("{}.weight", at(name));
+            builder.push(name, Role::Norm, vec![len], Init::Ones)
+        };
+        LatentSpans {
+            wide: self.linear(&wide, d, std, false),
+            q: mla.q_rank.map(|rank| {
+                let gain = norm(self, "q_a_layernorm", rank);
+                (gain, self.linear(&queries, rank, std, false))
+            }),
+            kv_norm: norm(self, "kv_a_layernorm", mla.kv_rank),
+            kv: self.linear(&kv, mla.kv_rank, std, false),
+            out: self.linear(&out, sizes.values(), residual_std, false),
         }
     }
 

@@ -35,6 +35,7 @@ impl Naming {
             && !config.qk_norm
             && config.moe.is_none()
             && config.mixer.is_none()
+            && config.mla.is_none()
             && !config.attention_gate
             && config.attention_bias == AttentionBias::None;
         if config.position.has_table() && plain && multi_head && usual {
@@ -141,6 +142,7 @@ pub(crate) struct BlockSpans {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum MixingSpans {
     Attention(AttentionSpans),
+    Latent(LatentSpans),
     ShortConv(ShortConvSpans),
     GatedDelta(GatedDeltaSpans),
 }
@@ -152,6 +154,20 @@ pub(crate) struct AttentionSpans {
     pub qk_norm: Option<[Span; 2]>,
     /// (width of all query heads, D): its sigmoid multiplies attention's output.
     pub gate: Option<LinearSpans>,
+    pub out: LinearSpans,
+}
+
+/// Latent attention.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LatentSpans {
+    /// The queries or what they come from, then the latent vector of keys and values, then the keys that all heads share.
+    pub wide: LinearSpans,
+    /// The norm of the latent vector that queries come from, (1, q_rank), and the queries: (width of all, q_rank).
+    pub q: Option<(Span, LinearSpans)>,
+    /// The norm of the latent vector of keys and values, (1, kv_rank).
+    pub kv_norm: Span,
+    /// (keys and values, kv_rank).
+    pub kv: LinearSpans,
     pub out: LinearSpans,
 }
 
@@ -189,26 +205,41 @@ pub(crate) struct ConvSpans {
 impl MixingSpans {
     /// The linear layers, in the order of their adapters.
     pub fn linears(&self) -> impl Iterator<Item = LinearSpans> {
-        let [first, gate, last] = match self {
-            MixingSpans::Attention(spans) => [Some(spans.qkv), spans.gate, Some(spans.out)],
-            MixingSpans::ShortConv(spans) => [Some(spans.wide), None, Some(spans.out)],
-            MixingSpans::GatedDelta(spans) => [Some(spans.wide), None, Some(spans.out)],
+        let all = match self {
+            MixingSpans::Attention(spans) => [Some(spans.qkv), spans.gate, None, Some(spans.out)],
+            MixingSpans::Latent(spans) => {
+                let q = spans.q.map(|(_, linear)| linear);
+                [Some(spans.wide), q, Some(spans.kv), Some(spans.out)]
+            }
+            MixingSpans::ShortConv(spans) => [Some(spans.wide), None, None, Some(spans.out)],
+            MixingSpans::GatedDelta(spans) => [Some(spans.wide), None, None, Some(spans.out)],
         };
-        [first, gate, last].into_iter().flatten()
+        all.into_iter().flatten()
     }
 
     /// The same for giving them adapters.
     fn linears_mut(&mut self) -> impl Iterator<Item = &mut LinearSpans> {
-        let [first, gate, last] = match self {
+        let all = match self {
             MixingSpans::Attention(spans) => [
                 Some(&mut spans.qkv),
                 spans.gate.as_mut(),
+                None,
                 Some(&mut spans.out),
             ],
-            MixingSpans::ShortConv(spans) => [Some(&mut spans.wide), None, Some(&mut spans.out)],
-            MixingSpans::GatedDelta(spans) => [Some(&mut spans.wide), None, Some(&mut spans.out)],
+            MixingSpans::Latent(spans) => [
+                Some(&mut spans.wide),
+                spans.q.as_mut().map(|(_, linear)| linear),
+                Some(&mut spans.kv),
+                Some(&mut spans.out),
+            ],
+            MixingSpans::ShortConv(spans) => {
+                [Some(&mut spans.wide), None, None, Some(&mut spans.out)]
+            }
+            MixingSpans::GatedDelta(spans) => {
+                [Some(&mut spans.wide), None, None, Some(&mut spans.out)]
+            }
         };
-        [first, gate, last].into_iter().flatten()
+        all.into_iter().flatten()
     }
 
     /// All parts besides the linear layers.
@@ -217,6 +248,10 @@ impl MixingSpans {
             MixingSpans::Attention(spans) => {
                 let [q, k] = spans.qk_norm.map_or([None; 2], |gains| gains.map(Some));
                 [q, k, None, None, None]
+            }
+            MixingSpans::Latent(spans) => {
+                let q = spans.q.map(|(norm, _)| norm);
+                [q, Some(spans.kv_norm), None, None, None]
             }
             MixingSpans::ShortConv(ShortConvSpans { conv, .. }) => {
                 [Some(conv.weight), conv.bias, None, None, None]

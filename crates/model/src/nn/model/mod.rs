@@ -17,6 +17,8 @@ mod experts;
 #[cfg(test)]
 mod hybrid_tests;
 #[cfg(test)]
+mod latent_tests;
+#[cfg(test)]
 mod option_tests;
 mod run;
 #[cfg(test)]

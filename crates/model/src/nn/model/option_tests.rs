@@ -228,6 +228,7 @@ pub(super) fn options() -> Vec<(&'static str, ModelConfig)> {
     all.into_iter()
         .chain(hybrids)
         .chain(mixtures)
+        .chain(super::latent_tests::latents())
         .map(|(name, says)| (name, with(says)))
         .collect()
 }

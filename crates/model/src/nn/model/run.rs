@@ -251,7 +251,7 @@ impl Model {
 
     fn kv_shape<'a>(&self, blocks: &'a [BlockShape]) -> KvShape<'a> {
         KvShape {
-            heads: self.shape.heads(),
+            heads: self.config.kept_heads(),
             blocks,
             storage: self.kv_storage(),
         }

@@ -28,9 +28,19 @@ pub struct Config {
     /// Pairs that turn less often than this are interpolated.
     #[schemars(range(min = 0.001, max = 10000.0))]
     pub beta_slow: f64,
-    /// Multiplier of cosines and sines. Default: 0.1 ln(factor) + 1.
+    /// Multiplier of cosines and sines. Default: 0.1 ln(factor) + 1, or with mscale and mscale_all_dim the quotient of 0.1 · mscale ·
+    /// ln(factor) + 1 for the two.
     #[schemars(range(min = 0.001, max = 1000.0))]
     pub attention_factor: Option<f64>,
+    /// DeepSeek's weight of the logarithm in the multiplier of cosines and sines; goes with mscale_all_dim.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.001, max = 1000.0))]
+    pub mscale: Option<f64>,
+    /// The same in what scores are multiplied by with latent attention, and divides cosines and sines (DeepSeek-V2: 0.707, as
+    /// mscale).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.001, max = 1000.0))]
+    pub mscale_all_dim: Option<f64>,
 }
 
 impl Default for Config {
@@ -41,6 +51,8 @@ impl Default for Config {
             beta_fast: 32.0,
             beta_slow: 1.0,
             attention_factor: None,
+            mscale: None,
+            mscale_all_dim: None,
         }
     }
 }
@@ -54,13 +66,29 @@ impl Config {
 
     /// Multiplier of cosines and sines.
     pub fn attention_factor(&self) -> f64 {
-        let usual = || self.usual_attention_factor();
+        let usual = || match (self.mscale, self.mscale_all_dim) {
+            (Some(of_pairs), Some(of_all)) => self.multiplier(of_pairs) / self.multiplier(of_all),
+            _ => self.usual_attention_factor(),
+        };
         self.attention_factor.unwrap_or_else(usual)
     }
 
     /// YaRN's default factor: 0.1 ln(factor) + 1.
     pub fn usual_attention_factor(&self) -> f64 {
-        0.1 * self.factor.ln() + 1.0
+        self.multiplier(1.0)
+    }
+
+    /// Its square multiplies the scores of latent attention.
+    pub fn score_factor(&self) -> f64 {
+        self.mscale_all_dim
+            .map_or(1.0, |mscale| self.multiplier(mscale))
+    }
+
+    fn multiplier(&self, mscale: f64) -> f64 {
+        match self.factor <= 1.0 {
+            true => 1.0,
+            false => 0.1 * mscale * self.factor.ln() + 1.0,
+        }
     }
 
     /// The same scaling with the original context written out, which files store as an integer number of tokens; left out if no
