@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 /// Folder, dtype of the weights, and family.
-const FOLDERS: [(&str, Dtype, &str); 40] = [
+const FOLDERS: [(&str, Dtype, &str); 45] = [
     ("gpt2", Dtype::F32, "gpt2"),
     ("gpt_neo", Dtype::F32, "gpt_neo"),
     ("gpt_neox", Dtype::F32, "gpt_neox"),
@@ -57,6 +57,11 @@ const FOLDERS: [(&str, Dtype, &str); 40] = [
     ("granitemoe", Dtype::F32, "granitemoe"),
     ("lfm2_moe", Dtype::F32, "lfm2_moe"),
     ("lfm2_moe_scaled", Dtype::F32, "lfm2_moe"),
+    ("granite_hybrid", Dtype::F32, "granitemoehybrid"),
+    ("granite_hybrid_dense", Dtype::F32, "granitemoehybrid"),
+    ("granite_hybrid_attention", Dtype::Bf16, "granitemoehybrid"),
+    ("granite_shared", Dtype::F32, "granitemoeshared"),
+    ("bamba", Dtype::F32, "bamba"),
 ];
 
 fn folder(name: &str) -> PathBuf {

@@ -10,7 +10,7 @@ mod refused;
 
 use super::*;
 use crate::kernels::quant::Kind;
-use crate::nn::mixer::{GatedDeltaNetConfig, MixerConfig};
+use crate::nn::mixer::{GatedDeltaNetConfig, Mamba2Config, MixerConfig};
 use crate::nn::mlp::{Approximate, MlpConfig};
 use crate::nn::norm::NormConfig;
 use crate::nn::position::{PositionConfig, ScalingConfig, scaling};

@@ -442,10 +442,10 @@ impl ModelConfig {
         self.attention_layers().map(keys).sum()
     }
 
-    /// Elements of the states of all blocks, besides the inputs of convolutions.
-    pub fn state_len(&self) -> usize {
+    /// FLOPs of a token's forward with the states of all blocks.
+    pub fn state_flops(&self) -> usize {
         let mixers = (0..self.n_layer).filter_map(|layer| self.mixer(layer));
-        mixers.map(|mixer| mixer.state_len()).sum()
+        mixers.map(|mixer| mixer.state_flops()).sum()
     }
 
     /// Blocks that have experts.

@@ -23,6 +23,7 @@ impl Pass {
             MixingSpans::Attention(spans) => (&spans.qkv, &spans.out),
             MixingSpans::ShortConv(spans) => (&spans.wide, &spans.out),
             MixingSpans::GatedDelta(spans) => (&spans.wide, &spans.out),
+            MixingSpans::Mamba2(spans) => (&spans.wide, &spans.out),
         };
         let kept = match &block.mixing {
             MixingSpans::Attention(AttentionSpans {
@@ -52,6 +53,18 @@ impl Pass {
                 let mixed = match texts {
                     Some(texts) => self.cached_gated_delta(plan, wide, texts, (layer, net, spans)),
                     None => self.gated_delta(plan, wide, (net, spans)),
+                };
+                self.read(wide);
+                mixed
+            }
+            MixingSpans::Mamba2(spans) => {
+                let Some(MixerConfig::Mamba2(net)) = plan.config.mixer(layer) else {
+                    unreachable!("block {layer} has the parameters of Mamba 2")
+                };
+                let wide = self.widened(plan, [x, h], wide);
+                let mixed = match texts {
+                    Some(texts) => self.cached_mamba2(plan, wide, texts, (layer, net, spans)),
+                    None => self.mamba2(plan, wide, (net, spans)),
                 };
                 self.read(wide);
                 mixed

@@ -14,6 +14,7 @@ mod gate;
 mod gated_delta;
 mod head;
 mod linear;
+mod mamba2;
 mod mixing;
 mod norm;
 mod plan;
@@ -81,6 +82,7 @@ enum Node {
         spans: ShortConvSpans,
     },
     GatedDelta(gated_delta::GatedDeltaNode),
+    Mamba2(mamba2::Mamba2Node),
     Activation {
         x: Slot,
         y: Slot,
@@ -109,6 +111,7 @@ impl Node {
             | Node::Residual { y, .. } => *y,
             Node::Linear(node) => node.y,
             Node::GatedDelta(node) => node.out,
+            Node::Mamba2(node) => node.out,
             Node::Experts(node) => node.output(),
             Node::SharedGate(node) => node.y,
         }

@@ -143,6 +143,7 @@ pub(crate) enum MixingSpans {
     Attention(AttentionSpans),
     ShortConv(ShortConvSpans),
     GatedDelta(GatedDeltaSpans),
+    Mamba2(Mamba2Spans),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -179,6 +180,21 @@ pub(crate) struct GatedDeltaSpans {
     pub out: LinearSpans,
 }
 
+/// Mamba 2.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mamba2Spans {
+    /// The output's gate z, channels of the convolution (x, B, C), and dt.
+    pub wide: LinearSpans,
+    pub conv: ConvSpans,
+    /// (1, heads) each.
+    pub dt_bias: Span,
+    pub a_log: Span,
+    pub d: Span,
+    /// The gain of the norm, (1, width of all heads).
+    pub norm: Span,
+    pub out: LinearSpans,
+}
+
 /// A causal depthwise convolution: weights (channels, taps) as a vector, the tap of the current token last; biases (1, channels).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ConvSpans {
@@ -193,6 +209,7 @@ impl MixingSpans {
             MixingSpans::Attention(spans) => [Some(spans.qkv), spans.gate, Some(spans.out)],
             MixingSpans::ShortConv(spans) => [Some(spans.wide), None, Some(spans.out)],
             MixingSpans::GatedDelta(spans) => [Some(spans.wide), None, Some(spans.out)],
+            MixingSpans::Mamba2(spans) => [Some(spans.wide), None, Some(spans.out)],
         };
         [first, gate, last].into_iter().flatten()
     }
@@ -207,6 +224,7 @@ impl MixingSpans {
             ],
             MixingSpans::ShortConv(spans) => [Some(&mut spans.wide), None, Some(&mut spans.out)],
             MixingSpans::GatedDelta(spans) => [Some(&mut spans.wide), None, Some(&mut spans.out)],
+            MixingSpans::Mamba2(spans) => [Some(&mut spans.wide), None, Some(&mut spans.out)],
         };
         [first, gate, last].into_iter().flatten()
     }
@@ -216,16 +234,25 @@ impl MixingSpans {
         let parts = match self {
             MixingSpans::Attention(spans) => {
                 let [q, k] = spans.qk_norm.map_or([None; 2], |gains| gains.map(Some));
-                [q, k, None, None, None]
+                [q, k, None, None, None, None]
             }
             MixingSpans::ShortConv(ShortConvSpans { conv, .. }) => {
-                [Some(conv.weight), conv.bias, None, None, None]
+                [Some(conv.weight), conv.bias, None, None, None, None]
             }
             MixingSpans::GatedDelta(spans) => [
                 Some(spans.conv.weight),
                 spans.conv.bias,
                 Some(spans.dt_bias),
                 Some(spans.a_log),
+                Some(spans.norm),
+                None,
+            ],
+            MixingSpans::Mamba2(spans) => [
+                Some(spans.conv.weight),
+                spans.conv.bias,
+                Some(spans.dt_bias),
+                Some(spans.a_log),
+                Some(spans.d),
                 Some(spans.norm),
             ],
         };
