@@ -294,7 +294,7 @@ def families():
             num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=24, layer_types=["attention"] * 2,
             position_embedding_type="rope", tie_word_embeddings=True, mamba_n_heads=4, **scales, **mamba,
         )
-    ), torch.bfloat16, None, None
+    ), torch.bfloat16, published_granite, None
     yield "granite_shared", tf.GraniteMoeSharedConfig(
         **small(num_local_experts=4, num_experts_per_tok=2, intermediate_size=12, shared_intermediate_size=20, **scales)
     ), torch.float32, None, None

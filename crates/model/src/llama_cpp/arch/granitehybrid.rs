@@ -108,6 +108,8 @@ impl Architecture for GraniteHybrid {
             && net.dt_min == 0.0
             && net.dt_max.is_none()
             && net.conv_len > 1
+            // llama.cpp has no other width.
+            && net.inner() == 2 * shape.d_model
             && (0..shape.n_layer).any(|layer| has_attention(&layer));
         let written = ModelConfig {
             position: plain.position,
