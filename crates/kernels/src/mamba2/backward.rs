@@ -318,8 +318,8 @@ impl<N: Number> Task<'_, N> {
             ddt_bias += ddt;
             let column = source.step_at(head, row);
             // SAFETY: each task has its own sequence and heads.
-            unsafe { self.dwide.range(column..column + 1) }
-            [0] = N::narrow(ddt);
+            let to = unsafe { self.dwide.range(column..column + 1) };
+            to[0] = N::narrow(ddt);
         }
         [da_log, ddt_bias, dd]
     }

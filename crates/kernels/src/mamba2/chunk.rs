@@ -345,7 +345,7 @@ unsafe fn backward_with<V: Vector>(
     let (turned_u, turned_dy) = (&mut turned_u[..len], &mut turned_dy[..len]);
     let (by_state, pairs) = (&mut by_state[..turned_len], &mut pairs[..n * n]);
     let (u, dy) = (&u[..len], &dy[..len]);
-    let [turned_b, turned_c] = keys.turned(shape);
+    let turned_c = keys.turned(shape)[1];
     let (mut start, mut end) = ([0.0; CHUNK], [0.0; CHUNK]);
     // SAFETY: the caller guarantees the instructions.
     unsafe {

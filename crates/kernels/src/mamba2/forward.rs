@@ -122,7 +122,7 @@ impl Task<'_> {
             let mut keys = Keys::of(&mut carver, shape);
             let mut gates = Gates::of(&mut carver);
             let mut take = || carver.take(CHUNK * shape.values);
-            let of_head = [take(), take(), take()];
+            let mut of_head = [take(), take(), take()];
             let states = match &self.heads {
                 // SAFETY: each task has its own heads.
                 Some(heads) => unsafe {
