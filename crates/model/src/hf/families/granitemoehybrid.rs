@@ -20,6 +20,8 @@ const DEFAULTS: Defaults = Defaults::LLAMA;
 /// The width of the feed-forward block that every token passes.
 const SHARED: &str = "shared_intermediate_size";
 const N_EXPERT: &str = "num_local_experts";
+/// Without effect where there are no experts; the value is the default of the class.
+const AUX_LOSS: &str = "router_aux_loss_coef";
 const POSITIONS: &str = "position_embedding_type";
 
 /// Words of `layer_types`: those of transformers 4, which 5 reads as well, and its own.
@@ -122,7 +124,7 @@ pub(super) fn with_shared(
     let shared = keys.count(SHARED)?.unwrap_or(default);
     if keys.count(N_EXPERT)? == Some(0) {
         let _ = keys.count("num_experts_per_tok")?;
-        let _ = keys.number("router_aux_loss_coef")?;
+        let _ = keys.number(AUX_LOSS)?;
         if shared == 0 {
             return Err(format!(
                 "{SHARED} and {N_EXPERT} are 0: no feed-forward block is left"
@@ -152,6 +154,7 @@ pub(super) fn write_shared(config: &ModelConfig, value: &mut Value) {
             value[SHARED] = json!(config.d_ff);
             value[N_EXPERT] = json!(0);
             value["num_experts_per_tok"] = json!(0);
+            value[AUX_LOSS] = json!(0.001);
         }
     }
 }
