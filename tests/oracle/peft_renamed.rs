@@ -37,6 +37,9 @@ fn adapters_of_renamed_matrices_are_read_and_written_under_the_names_of_their_cl
         "qwen2_moe_dense",
         "lfm2_moe",
         "qwen3_next",
+        "granite_hybrid",
+        "granite_hybrid_dense",
+        "bamba",
     ] {
         check(name);
     }

@@ -1,5 +1,5 @@
 """Adapters of PEFT on classes that call matrices otherwise than llmtui, or hold several of its in one: StarCoder2 (c_fc and c_proj),
-LFM2 (w1, out_proj …), Qwen 3.5 (queries and gates in q_proj), Qwen3-Next (a mixer's projections in two matrices); and on shared
+LFM2 (w1, out_proj …), Qwen 3.5 (queries and gates in q_proj), Qwen3-Next (a mixer's projections in two matrices), Granite 4 (gate and up projections in one); and on shared
 experts. For tests/oracle/peft_renamed.rs to compare with.
 
     python -m venv /tmp/oracle && /tmp/oracle/bin/pip install torch==2.15.0 transformers==5.24.0 peft==0.21.2 safetensors
@@ -28,6 +28,9 @@ CASES = {
     "lfm2_moe": (["q_proj", "in_proj", "out_proj", "w1", "w2"], {"w2": 3}),
     # Not down_proj: PEFT takes it for the experts of this class.
     "qwen3_next": (["q_proj", "in_proj_qkvz", "in_proj_ba", "out_proj"], {"in_proj_qkvz": 3}),
+    "granite_hybrid": (["q_proj", "in_proj", "input_linear"], {"input_linear": 3}),
+    "granite_hybrid_dense": (["o_proj", "in_proj", "out_proj", "input_linear", "output_linear"], {"in_proj": 3}),
+    "bamba": (["q_proj", "in_proj", "out_proj", "gate_proj", "up_proj", "down_proj"], {"down_proj": 3}),
 }
 # Of the factors, where another one: states of a delta net add up the rounding of wide changes.
 WIDTH = {"qwen3_5": 0.15, "qwen3_next": 0.08}
