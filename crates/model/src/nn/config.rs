@@ -48,7 +48,7 @@ pub struct ModelConfig {
     /// Vocabulary size. Default: from the tokenizer.
     #[schemars(range(min = 2, max = 10000000))]
     pub vocab_size: Option<usize>,
-    /// What blocks without attention have in its place, in hybrid models (LFM2, Qwen 3.5). Default: all blocks have
+    /// What blocks without attention have in its place, in hybrid models (LFM2, Qwen 3.5, Granite 4). Default: all blocks have
     /// attention.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mixer: Option<MixerConfig>,
