@@ -6,6 +6,7 @@ use candle_core::{Device, Tensor};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use llmtui::kernels::activation::Activation;
 use llmtui::kernels::attention::{Heads, Saved};
+use llmtui::kernels::mamba2::{self, Mamba2};
 use llmtui::kernels::matmul::{Accumulation, ComputeDtype, Plus};
 use llmtui::kernels::matrix::Matrix;
 use llmtui::kernels::norm::NormKind;
@@ -122,6 +123,7 @@ fn kernels(criterion: &mut Criterion) {
             norm::forward(layer_norm(&gain), &x, ValuesMut::F32(&mut y), &mut stats);
         });
         around_products(criterion, size);
+        state_space(criterion, size);
         attention_and_head(criterion, size);
     }
 }
@@ -213,6 +215,70 @@ fn around_products(criterion: &mut Criterion, size: Size) {
             square: &square,
         };
         adamw::update(&rule, &state, &mut chunks).unwrap();
+    });
+}
+
+/// Mamba 2 twice as wide inside as the model, with a state of 64 features: beside the attention of the same size.
+fn state_space(criterion: &mut Criterion, size: Size) {
+    let rows = size.batch_size * size.seq_len;
+    let sizes = mamba2::Sizes {
+        n_head: 2 * size.d / 32,
+        head_dim: 32,
+        n_group: 1,
+        state_dim: 64,
+        conv_len: 4,
+    };
+    let wide = values(rows * sizes.wide());
+    let conv = values(sizes.channels() * sizes.conv_len);
+    let (of_heads, gain) = (values(sizes.n_head), values(sizes.inner()));
+    let net = Mamba2 {
+        sizes,
+        conv: &conv,
+        conv_bias: None,
+        a_log: &of_heads,
+        dt_bias: &of_heads,
+        d: &of_heads,
+        gain: &gain,
+        eps: 1e-5,
+        limits: [0.0, f32::INFINITY],
+    };
+    let positions = Positions::whole_rows(size.seq_len);
+    let mut xbc = values(rows * sizes.channels());
+    let (mut y, mut out) = (values(rows * sizes.inner()), values(rows * sizes.inner()));
+    let mut states = values(sizes.kept(rows, size.seq_len));
+    bench(criterion, "mamba 2 forward", size, || {
+        let buffers = mamba2::Buffers {
+            xbc: &mut xbc,
+            y: &mut y,
+            states: Some(&mut states),
+        };
+        let out = ValuesMut::F32(&mut out);
+        mamba2::forward(net, positions, Values::F32(&wide), buffers, out);
+    });
+    let (dout, mut dwide) = (values(rows * sizes.inner()), values(wide.len()));
+    let mut gradients = values(rows * sizes.gradient());
+    bench(criterion, "mamba 2 backward", size, || {
+        let kept = mamba2::Kept {
+            y: &y,
+            states: &states,
+        };
+        let params = mamba2::ParamGradients {
+            conv: None,
+            conv_bias: None,
+            a_log: None,
+            dt_bias: None,
+            d: None,
+            gain: None,
+            into: Accumulation::Overwrite,
+        };
+        mamba2::backward(
+            net,
+            positions,
+            (Values::F32(&wide), kept, Values::F32(&dout)),
+            [&mut xbc, &mut gradients],
+            ValuesMut::F32(&mut dwide),
+            params,
+        );
     });
 }
 

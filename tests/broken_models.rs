@@ -291,6 +291,10 @@ fn invalid_config_values_never_panic() {
         "qwen3_next",
         "olmoe",
         "granitemoe",
+        "granite_hybrid",
+        "granite_hybrid_dense",
+        "granite_shared",
+        "bamba",
         "lfm2_moe",
         "deepseek_v2_groups",
         "deepseek_v3",
@@ -337,7 +341,14 @@ fn sizes_beyond_memory_are_rejected_before_allocation() {
         refused(dir.path(), &format!("{key} = {value}"), "");
     }
     // Of which blocks have attention or experts they make lists.
-    for family in ["lfm2", "lfm2_moe", "qwen3_5", "qwen2_moe", "deepseek_v3"] {
+    for family in [
+        "lfm2",
+        "lfm2_moe",
+        "qwen3_5",
+        "qwen2_moe",
+        "deepseek_v3",
+        "granite_hybrid",
+    ] {
         let dir = sound(family);
         let path = dir.path().join(hf::CONFIG);
         let mut value: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();

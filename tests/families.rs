@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 /// Folder, dtype of the weights, and family.
-const FOLDERS: [(&str, Dtype, &str); 40] = [
+const FOLDERS: [(&str, Dtype, &str); 50] = [
     ("gpt2", Dtype::F32, "gpt2"),
     ("gpt_neo", Dtype::F32, "gpt_neo"),
     ("gpt_neox", Dtype::F32, "gpt_neox"),
@@ -62,6 +62,11 @@ const FOLDERS: [(&str, Dtype, &str); 40] = [
     ("deepseek_v3", Dtype::F32, "deepseek_v3"),
     ("deepseek_v3_one_group", Dtype::Bf16, "deepseek_v3"),
     ("glm4_moe_lite", Dtype::F32, "glm4_moe_lite"),
+    ("granite_hybrid", Dtype::F32, "granitemoehybrid"),
+    ("granite_hybrid_dense", Dtype::F32, "granitemoehybrid"),
+    ("granite_hybrid_attention", Dtype::Bf16, "granitemoehybrid"),
+    ("granite_shared", Dtype::F32, "granitemoeshared"),
+    ("bamba", Dtype::F32, "bamba"),
 ];
 
 fn folder(name: &str) -> PathBuf {

@@ -254,13 +254,16 @@ const CONVERTED: [&str; 20] = [
 ];
 
 /// More of them, of which llama.cpp's own logits are not recorded.
-const MIXTURES: [&str; 6] = [
+const MIXTURES: [&str; 9] = [
     "qwen2_moe",
     "qwen3_next",
     "qwen3_5_moe",
     "olmoe",
     "granitemoe",
     "lfm2_moe",
+    "granite_hybrid",
+    "granite_hybrid_attention",
+    "granite_shared",
 ];
 
 fn cases() -> Vec<Case> {

@@ -321,6 +321,41 @@ def old_deepseek(config):
         config.pop(key, None)
 
 
+    # Mamba 2 in most blocks: with experts and no positions as the published hybrids, with the old words and an infinite limit;
+    # dense, with two groups, biases and limits; and attention alone, which rotates.
+    scales = dict(embedding_multiplier=6.0, attention_multiplier=0.3, residual_multiplier=0.22, logits_scaling=1.6)
+    mamba = dict(mamba_d_conv=4, mamba_expand=2, mamba_chunk_size=4)
+    yield "granite_hybrid", tf.GraniteMoeHybridConfig(
+        **small(
+            num_hidden_layers=4, tie_word_embeddings=True, num_local_experts=4, num_experts_per_tok=2, intermediate_size=12,
+            shared_intermediate_size=20, layer_types=["mamba", "mamba", "attention", "mamba"], mamba_n_heads=4,
+            mamba_d_head=8, mamba_d_state=6, position_embedding_type="nope", **scales, **mamba,
+        )
+    ), torch.float32, published_granite, None
+    yield "granite_hybrid_dense", tf.GraniteMoeHybridConfig(
+        **small(
+            num_hidden_layers=3, num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=24,
+            layer_types=["attention", "mamba", "mamba"], mamba_n_heads=8, mamba_n_groups=2, mamba_d_state=5,
+            mamba_proj_bias=True, time_step_limit=[0.5, 1.25], position_embedding_type="rope", **scales, **mamba,
+        )
+    ), torch.float32, None, None
+    yield "granite_hybrid_attention", tf.GraniteMoeHybridConfig(
+        **small(
+            num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=24, layer_types=["attention"] * 2,
+            position_embedding_type="rope", tie_word_embeddings=True, mamba_n_heads=4, **scales, **mamba,
+        )
+    ), torch.bfloat16, published_granite, None
+    yield "granite_shared", tf.GraniteMoeSharedConfig(
+        **small(num_local_experts=4, num_experts_per_tok=2, intermediate_size=12, shared_intermediate_size=20, **scales)
+    ), torch.float32, None, None
+    yield "bamba", tf.BambaConfig(
+        **small(
+            num_hidden_layers=3, attn_layer_indices=[1], mamba_n_heads=4, mamba_d_state=6, mamba_n_groups=2,
+            rope_parameters=rope(partial_rotary_factor=0.5), **mamba,
+        )
+    ), torch.float32, None, None
+
+
 def old_neox(config):
     parameters = config.pop("rope_parameters")
     config["rotary_emb_base"] = parameters["rope_theta"]
@@ -343,6 +378,16 @@ def old_lfm2(config):
     )
     config.pop("tie_word_embeddings")
     config["transformers_version"] = "4.54.0.dev0"
+
+
+def published_granite(config):
+    """The words and keys of transformers 4."""
+    words = {"linear_attention": "mamba", "full_attention": "attention"}
+    config["layer_types"] = [words[word] for word in config["layer_types"]]
+    config["rope_theta"] = config.pop("rope_parameters", {}).get("rope_theta", 10000)
+    config |= dict(rope_scaling=None, normalization_function="rmsnorm", init_method="mup", torch_dtype=config.pop("dtype"))
+    config.pop("time_step_limit", None)
+    config["transformers_version"] = "4.56.0"
 
 
 def published_qwen(config):

@@ -19,7 +19,7 @@ from conversion.base import ModelBase, ModelType
 NAMES = [
     "gpt2", "llama3", "llama_linear", "mistral", "qwen2", "gemma2", "gemma3", "phi3", "mixtral", "qwen3_moe", "granite", "gemma", "starcoder2", "olmo2", "olmo3",
     "smollm3", "gpt_neox", "stablelm", "lfm2", "qwen3_5", "qwen2_moe", "qwen3_next", "qwen3_5_moe", "olmoe",
-    "granitemoe", "lfm2_moe",
+    "granitemoe", "lfm2_moe", "granite_hybrid", "granite_shared", "granite_hybrid_attention",
 ]
 
 

@@ -39,6 +39,9 @@ fn adapters_of_renamed_matrices_are_read_and_written_under_the_names_of_their_cl
         "qwen3_next",
         "deepseek_v2",
         "deepseek_v3",
+        "granite_hybrid",
+        "granite_hybrid_dense",
+        "bamba",
     ] {
         check(name);
     }

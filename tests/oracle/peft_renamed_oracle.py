@@ -1,6 +1,6 @@
 """Adapters of PEFT on classes that call matrices otherwise than llmtui, or hold several of its in one: StarCoder2 (c_fc and c_proj),
-LFM2 (w1, out_proj …), Qwen 3.5 (queries and gates in q_proj), Qwen3-Next (a mixer's projections in two matrices); and on shared
-experts and latent attention. For tests/oracle/peft_renamed.rs to compare with.
+LFM2 (w1, out_proj …), Qwen 3.5 (queries and gates in q_proj), Qwen3-Next (a mixer's projections in two matrices), Granite 4 (gate and up
+projections in one); and on shared experts and latent attention. For tests/oracle/peft_renamed.rs to compare with.
 
     python -m venv /tmp/oracle && /tmp/oracle/bin/pip install torch==2.15.0 transformers==5.24.0 peft==0.21.2 safetensors
     /tmp/oracle/bin/python tests/oracle/peft_renamed_oracle.py [NAME ...]
@@ -31,6 +31,9 @@ CASES = {
     # All of latent attention. PEFT takes the names of shared experts for those of experts, as above.
     "deepseek_v2": (["q_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"], {"kv_b_proj": 3}),
     "deepseek_v3": (["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"], {"q_b_proj": 3}),
+    "granite_hybrid": (["q_proj", "in_proj", "input_linear"], {"input_linear": 3}),
+    "granite_hybrid_dense": (["o_proj", "in_proj", "out_proj", "input_linear", "output_linear"], {"in_proj": 3}),
+    "bamba": (["q_proj", "in_proj", "out_proj", "gate_proj", "up_proj", "down_proj"], {"down_proj": 3}),
 }
 # Of the factors, where another one: states of a delta net add up the rounding of wide changes.
 WIDTH = {"qwen3_5": 0.15, "qwen3_next": 0.08}

@@ -1,6 +1,7 @@
 //! Causal depthwise convolution, row by row: each channel is a weighted sum of its last few values. What goes in and what is
-//! done with the sum is up to the mixers that have one: `short_conv` and `gated_delta`.
+//! done with the sum is up to the mixers that have one: `short_conv`, `gated_delta` and `mamba2`.
 
+use super::math::{EXP_END, exp};
 use super::matmul::Accumulation;
 use super::numbers::{Number, Values};
 use super::positions::Positions;
@@ -193,6 +194,28 @@ multiversion! {
     pub(super) fn product<N: Number>(y: &mut [N], a: &[f32], b: &[f32]) {
         for ((y, &a), &b) in y.iter_mut().zip(a).zip(b) {
             *y = N::narrow(a * b);
+        }
+    }
+}
+
+multiversion! {
+    /// `y` = x · sigmoid(x).
+    pub(super) fn silu(y: &mut [f32], x: &[f32]) {
+        for (y, &x) in y.iter_mut().zip(x) {
+            *y = x / (1.0 + exp(-x));
+        }
+    }
+}
+
+multiversion! {
+    /// `dx` = `dy` · SiLU's derivative at `x`.
+    pub(super) fn silu_backward(dx: &mut [f32], dy: &[f32], x: &[f32]) {
+        for ((dx, &dy), &x) in dx.iter_mut().zip(dy).zip(x) {
+            let e = 1.0 + exp(-x);
+            // s + x s (1 − s)
+            let value = x / e;
+            let s = if x < EXP_END { 0.0 } else { 1.0 / e };
+            *dx = dy * (s + value * (1.0 - s));
         }
     }
 }

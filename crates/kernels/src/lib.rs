@@ -31,6 +31,7 @@ pub mod linear;
 pub mod lion;
 pub mod logprob;
 pub mod low_rank;
+pub mod mamba2;
 pub mod math;
 pub mod matmul;
 pub mod matrix;

@@ -64,6 +64,20 @@ pub fn tanh(x: f32) -> f32 {
     if size < 0.65 { near } else { far }
 }
 
+/// 1 / (1 + e^−x).
+pub fn sigmoid(x: f32) -> f32 {
+    if x < EXP_END {
+        0.0
+    } else {
+        1.0 / (1.0 + exp(-x))
+    }
+}
+
+/// ln(1 + e^x). It calls libm.
+pub fn softplus(x: f32) -> f32 {
+    if x > 20.0 { x } else { exp(x).ln_1p() }
+}
+
 /// Σ f(a, b) over two slices of one length, in sixteen lanes whatever the machine.
 #[inline(always)]
 pub fn sum2(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> f32 {

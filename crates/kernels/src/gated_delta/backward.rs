@@ -2,13 +2,11 @@
 //! the forward once more from the kept state, then chunks from the last to the first.
 #![allow(unsafe_code)]
 
-use super::block::{
-    Carver, KeyRows, Part, Segment, Source, gated_norm_backward, normalize_backward, silu_backward,
-};
+use super::block::{KeyRows, Part, Segment, Source, gated_norm_backward, normalize_backward};
 use super::chunk::{self, CHUNK, Gradients, Saved};
-use super::forward::with_scratch;
 use super::{GatedDelta, Kept, SEGMENT, Sizes};
-use crate::causal_conv::{Ring, Taps, join_taps};
+use crate::causal_conv::{Ring, Taps, join_taps, silu_backward};
+use crate::lanes::scratch::{Carver, with_scratch};
 use crate::matmul::Accumulation;
 use crate::numbers::{Number, Values, ValuesMut};
 use crate::positions::Positions;

@@ -2,8 +2,9 @@
 
 use super::chunk::{self, CHUNK, Gates, Keys, Shape};
 use super::{GatedDelta, LENGTH_EPS, SEGMENT};
-use crate::causal_conv::{Ring, Taps, later, reach, widened};
-use crate::math::{EXP_END, exp, sum1, sum2};
+use crate::causal_conv::{Ring, Taps, later, reach, silu, widened};
+use crate::lanes::scratch::Carver;
+use crate::math::{EXP_END, exp, sigmoid, softplus, sum1, sum2};
 use crate::numbers::{Number, Values};
 use crate::positions::Positions;
 use crate::simd::multiversion;
@@ -150,19 +151,6 @@ pub struct Rate {
     pub slope: f32,
 }
 
-fn sigmoid(x: f32) -> f32 {
-    if x < EXP_END {
-        0.0
-    } else {
-        1.0 / (1.0 + exp(-x))
-    }
-}
-
-/// ln(1 + e^x).
-fn softplus(x: f32) -> f32 {
-    if x > 20.0 { x } else { exp(x).ln_1p() }
-}
-
 /// Scratch memory of a segment: inputs of the convolution, its sums, and values after SiLU; and the taps of the part.
 pub struct Segment<'a> {
     /// (conv_len − 1 + SEGMENT, width).
@@ -222,28 +210,6 @@ impl<'a> Segment<'a> {
     /// Values of the segment's row `row`.
     pub fn row(&self, row: usize, width: usize) -> &[f32] {
         &self.y[row * width..][..width]
-    }
-}
-
-multiversion! {
-    /// `y` = x · sigmoid(x).
-    pub fn silu(y: &mut [f32], x: &[f32]) {
-        for (y, &x) in y.iter_mut().zip(x) {
-            *y = x / (1.0 + exp(-x));
-        }
-    }
-}
-
-multiversion! {
-    /// `dx` = `dy` · SiLU's derivative at `x`.
-    pub fn silu_backward(dx: &mut [f32], dy: &[f32], x: &[f32]) {
-        for ((dx, &dy), &x) in dx.iter_mut().zip(dy).zip(x) {
-            let e = 1.0 + exp(-x);
-            // s + x s (1 − s)
-            let value = x / e;
-            let s = if x < EXP_END { 0.0 } else { 1.0 / e };
-            *dx = dy * (s + value * (1.0 - s));
-        }
     }
 }
 
@@ -384,24 +350,5 @@ multiversion! {
         for (doutput, &o) in doutput.iter_mut().zip(o) {
             *doutput = scale * (*doutput - o * along);
         }
-    }
-}
-
-/// Cuts scratch memory into arrays that begin at cache lines.
-pub struct Carver<'a>(pub &'a mut [f32]);
-
-impl<'a> Carver<'a> {
-    pub fn take(&mut self, len: usize) -> &'a mut [f32] {
-        let all = std::mem::take(&mut self.0);
-        let (own, rest) = all.split_at_mut(len.next_multiple_of(chunk::CHUNK));
-        self.0 = rest;
-        &mut own[..len]
-    }
-
-    /// Room for arrays of these lengths.
-    pub fn room(lens: &[usize]) -> usize {
-        lens.iter()
-            .map(|len| len.next_multiple_of(chunk::CHUNK))
-            .sum()
     }
 }

@@ -11,7 +11,10 @@
 //! strong one gives 0, not ∞ or NaN. A document begins with a decay of 0. Missing tokens of a last chunk are zeros that decay by 1.
 #![allow(unsafe_code)]
 
-use crate::lanes::{LINE, Left, ROWS, Right, To, Vector, rows8, widest};
+use crate::lanes::small::{
+    add_scaled, multiply, rows, scale, scale_in_place, scale_rows, transposed, turn,
+};
+use crate::lanes::{LINE, Vector, widest};
 use crate::math::{flush_subnormal, sum2};
 
 /// Tokens of a chunk.
@@ -122,8 +125,8 @@ unsafe fn products_with<V: Vector>(
     let [turned_q, turned_k] = turned;
     // SAFETY: the caller guarantees the instructions.
     unsafe {
-        turn::<V>(of[0], turned_q, CHUNK);
-        turn::<V>(of[1], turned_k, CHUNK);
+        turn::<V>(of[0], keys, turned_q, CHUNK);
+        turn::<V>(of[1], keys, turned_k, CHUNK);
         for (x, to) in of.into_iter().zip(products) {
             multiply::<V>(
                 to,
@@ -133,121 +136,6 @@ unsafe fn products_with<V: Vector>(
                 turned_k,
                 (CHUNK, CHUNK, keys),
             );
-        }
-    }
-}
-
-/// A left input: a matrix, or its transpose, and its row length in memory.
-#[derive(Clone, Copy)]
-struct Input<'a> {
-    x: &'a [f32],
-    row_stride: usize,
-    col_stride: usize,
-}
-
-fn rows(x: &[f32], width: usize) -> Input<'_> {
-    Input {
-        x,
-        row_stride: width,
-        col_stride: 1,
-    }
-}
-
-fn transposed(x: &[f32], width: usize) -> Input<'_> {
-    Input {
-        x,
-        row_stride: 1,
-        col_stride: width,
-    }
-}
-
-/// `to` (n rows, columns), `stride` apart, = (or +=) `left` (n, k) · `right` (k, columns); (n, columns, k) are whole lines or
-/// multiples of eight rows, and rows of `right` are as long as its columns.
-#[inline(always)]
-unsafe fn multiply<V: Vector>(
-    to: &mut [f32],
-    stride: usize,
-    add: bool,
-    left: Input,
-    right: &[f32],
-    (n, columns, k): (usize, usize, usize),
-) {
-    assert!(n % ROWS == 0 && columns % LINE == 0 && n * columns * k > 0);
-    assert!(to.len() >= (n - 1) * stride + columns && right.len() >= k * columns);
-    assert!(left.x.len() > (n - 1) * left.row_stride + (k - 1) * left.col_stride);
-    let to = To {
-        start: to.as_mut_ptr(),
-        row_stride: stride,
-        add,
-    };
-    let left = Left {
-        start: left.x.as_ptr(),
-        row_stride: left.row_stride,
-        col_stride: left.col_stride,
-    };
-    let right = Right {
-        start: right.as_ptr(),
-        row_stride: columns,
-    };
-    for row in (0..n).step_by(ROWS) {
-        // SAFETY: within the slices, as checked; the caller guarantees the instructions.
-        unsafe { rows8::<V>(to.at(row, 0), left.below(row), right, columns / LINE, k) }
-    }
-}
-
-/// Transposes `x` (CHUNK, width) into `to` (width, CHUNK), whose rows are `stride` apart.
-#[inline(always)]
-unsafe fn turn<V: Vector>(x: &[f32], to: &mut [f32], stride: usize) {
-    let width = x.len() / CHUNK;
-    assert!(width.is_multiple_of(LINE) && to.len() + stride >= width * stride + CHUNK);
-    for at in (0..width).step_by(LINE) {
-        // SAFETY: squares within the slices, as checked; the caller guarantees the instructions.
-        unsafe {
-            let from = x.as_ptr().add(at);
-            V::transposed((from, width), (to.as_mut_ptr().add(at * stride), stride));
-        }
-    }
-}
-
-/// `y` = `factor` · `x`, of whole lines.
-#[inline(always)]
-unsafe fn scale<V: Vector>(y: &mut [f32], x: &[f32], factor: f32) {
-    assert!(y.len() == x.len() && y.len().is_multiple_of(LINE));
-    // SAFETY: whole registers of both.
-    unsafe {
-        let factor = V::all(factor);
-        for at in (0..y.len()).step_by(V::LANES) {
-            let x = V::load(x.as_ptr().add(at));
-            x.times(factor).store(y.as_mut_ptr().add(at));
-        }
-    }
-}
-
-/// `y` *= `factor`, of whole lines.
-#[inline(always)]
-unsafe fn scale_in_place<V: Vector>(y: &mut [f32], factor: f32) {
-    assert!(y.len().is_multiple_of(LINE));
-    // SAFETY: whole registers.
-    unsafe {
-        let factor = V::all(factor);
-        for at in (0..y.len()).step_by(V::LANES) {
-            let y = y.as_mut_ptr().add(at);
-            V::load(y).times(factor).store(y);
-        }
-    }
-}
-
-/// `y` += `factor` · `x`, of whole lines.
-#[inline(always)]
-unsafe fn add_scaled<V: Vector>(y: &mut [f32], x: &[f32], factor: f32) {
-    assert!(y.len() == x.len() && y.len().is_multiple_of(LINE));
-    // SAFETY: whole registers of both.
-    unsafe {
-        let factor = V::all(factor);
-        for at in (0..y.len()).step_by(V::LANES) {
-            let y = y.as_mut_ptr().add(at);
-            let x = V::load(x.as_ptr().add(at));
-            x.fused(factor, V::load(y)).store(y);
         }
     }
 }
@@ -364,16 +252,6 @@ unsafe fn advance_with<V: Vector>(
     }
 }
 
-/// Each row of `y` = its factor · the row of `x`.
-#[inline(always)]
-unsafe fn scale_rows<V: Vector>(y: &mut [f32], x: &[f32], width: usize, factors: &[f32]) {
-    let of_rows = y.chunks_exact_mut(width).zip(x.chunks_exact(width));
-    for ((y, x), &factor) in of_rows.zip(factors) {
-        // SAFETY: guaranteed by the caller.
-        unsafe { scale::<V>(y, x, factor) }
-    }
-}
-
 /// Inputs of [`backward`]: updates of the forward and gradients with respect to the outputs, (CHUNK, values) each, and the state
 /// before the chunk.
 #[derive(Clone, Copy)]
@@ -472,9 +350,9 @@ unsafe fn backward_with<V: Vector>(
             grads.b[t] = (1.0 - gates.beta[t]) * sum2(du, &u[row], |a, b| a * b);
         }
         // S do_t and S r_t for all t, in columns; dS u_t.
-        turn::<V>(dout, turned, TWO);
-        turn::<V>(held, &mut turned[CHUNK..], TWO);
-        turn::<V>(u, turned_u, CHUNK);
+        turn::<V>(dout, values, turned, TWO);
+        turn::<V>(held, values, &mut turned[CHUNK..], TWO);
+        turn::<V>(u, values, turned_u, CHUNK);
         let state = rows(saved.state, values);
         multiply::<V>(grads.qk, TWO, false, state, turned, (of_keys, TWO, values));
         let state = rows(grads.state, values);

@@ -1,30 +1,17 @@
 //! The forward: sequences, and heads within them, distributed over the threads.
 #![allow(unsafe_code)]
 
-use super::block::{Carver, KeyRows, Part, Segment, Source, gated_norm};
+use super::block::{KeyRows, Part, Segment, Source, gated_norm};
 use super::chunk::{self, CHUNK, Token};
 use super::{GatedDelta, Keep, SEGMENT};
-use crate::lanes::Buffer;
+use crate::lanes::scratch::with_scratch;
 use crate::numbers::{Number, Values, ValuesMut};
 use crate::positions::Positions;
 use crate::threads::{self, SharedSlice};
-use std::cell::Cell;
 use std::ops::Range;
 
 /// Tokens up to which a chunk is computed token by token.
 const FEW: usize = 4;
-
-thread_local! {
-    /// Scratch memory of a task. Moved out while in use: a waiting thread may be given other work.
-    static SCRATCH: Cell<Buffer> = Cell::default();
-}
-
-/// Calls `work` with scratch memory.
-pub(super) fn with_scratch(len: usize, work: impl FnOnce(Carver)) {
-    let mut buffer = SCRATCH.take();
-    work(Carver(buffer.get(len)));
-    SCRATCH.set(buffer);
-}
 
 /// What a text's earlier tokens leave; zeros before the first.
 #[derive(Debug)]

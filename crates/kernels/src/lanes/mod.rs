@@ -6,6 +6,8 @@ mod portable;
 #[cfg(target_arch = "x86_64")]
 mod rows16;
 mod rows8;
+pub(super) mod scratch;
+pub(super) mod small;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]

@@ -15,6 +15,8 @@ pub(super) struct Place {
     pub rows: Rows,
     /// The order of its columns, if it is another than ours.
     pub columns: Option<Tiles>,
+    /// Length of the rows that a vector of ours has in the file.
+    pub row_len: Option<usize>,
     /// Number of experts stacked in the tensor, and the index of this one.
     pub expert: Option<(usize, usize)>,
     /// What the file has in place of a value.
@@ -74,6 +76,9 @@ impl Place {
     /// The dimensions of the tensor that holds a parameter, the fastest first. A matrix of one row, a gate of a shared expert, is a
     /// vector there; of experts of one feature each has its row.
     pub fn dims(&self, info: &ParamInfo) -> Vec<u64> {
+        if let Some(len) = self.row_len {
+            return vec![len as u64, (self.total / len.max(1)) as u64];
+        }
         let mut dims: Vec<u64> = info.shape[1..].iter().map(|n| *n as u64).collect();
         if dims.is_empty() || self.total > 1 || self.expert.is_some() {
             dims.push(self.total as u64);
@@ -170,12 +175,14 @@ pub(super) fn place(
         total: info.shape[0],
         rows: Rows::From(0),
         columns: None,
+        row_len: None,
         expert: None,
         value: Stands::Itself,
         makes_queries: false,
     };
-    // A delta net's own norm has gains as they are.
-    let is_gain = info.shape.len() == 1 && end == "weight" && !stem.ends_with("linear_attn.norm");
+    // A mixer's own norm has gains as they are.
+    let is_own = stem.ends_with("linear_attn.norm") || stem.ends_with("mamba.norm");
+    let is_gain = info.shape.len() == 1 && end == "weight" && !is_own;
     if is_gain && matches!(&config.norm, NormConfig::RmsNorm(norm) if norm.unit_offset) {
         place.value = Stands::OneMore;
     }
@@ -238,18 +245,26 @@ pub(super) fn place(
             true => group(&mut place, net, part),
             false => tile(&mut place, net, part),
         }
-        if end == "A_log" {
-            place.value = Stands::MinusExp;
-        }
+    }
+    if end == "A_log" {
+        place.value = Stands::MinusExp;
+    }
+    if let Some(MixerConfig::Mamba2(net)) = &config.mixer {
+        place.row_len = match (part, end) {
+            ("mamba", "A_log" | "D") => Some(1),
+            ("mamba.norm", _) => Some(net.inner() / net.n_group.max(1)),
+            _ => None,
+        };
     }
     if (part, end) == ("mlp.gate", "e_score_correction_bias") {
         place.tensor = format!("blk.{layer}.exp_probs_b.bias");
         return Ok(place);
     }
-    // Two vectors of a delta net have no name but their own.
-    if part == "linear_attn" {
+    // Some vectors of mixers have no name but their own.
+    if matches!(part, "linear_attn" | "mamba") {
         let name = match end {
             "A_log" => "ssm_a",
+            "D" => "ssm_d",
             "dt_bias" => "ssm_dt.bias",
             _ => return Err(unknown()),
         };
@@ -364,6 +379,10 @@ fn block_name(part: &str, placement: NormPlacement) -> Option<&'static str> {
         "linear_attn.conv1d" => "ssm_conv1d",
         "linear_attn.norm" => "ssm_norm",
         "linear_attn.out_proj" => "ssm_out",
+        "mamba.in_proj" => "ssm_in",
+        "mamba.conv1d" => "ssm_conv1d",
+        "mamba.norm" => "ssm_norm",
+        "mamba.out_proj" => "ssm_out",
         "mlp.gate" => "ffn_gate_inp",
         "mlp.shared_expert_gate" => "ffn_gate_inp_shexp",
         "mlp.shared_expert.gate_proj" => "ffn_gate_shexp",

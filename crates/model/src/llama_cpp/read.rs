@@ -520,6 +520,11 @@ fn seen(
         }
     };
     let has = |name: &str| tensors.get(name).is_some();
+    // Of a hybrid some blocks alone have attention.
+    let in_blocks = |end: &str| {
+        let mut blocks = tensors.list().map(|tensor| &tensor.name);
+        blocks.any(|name| name.starts_with("blk.") && name.ends_with(end))
+    };
     let rope_factors = tensors.get("rope_freqs.weight").map(|tensor| {
         let values = tensor.dims.iter().product::<u64>() as usize;
         let mut factors = vec![0.0; values];
@@ -531,9 +536,10 @@ fn seen(
     Ok(Seen {
         vocab_size,
         has_head: has(HEAD) && !(architecture.needs_head() && tensors.are_same(HEAD, EMBEDDING)),
-        has_qkv_bias: has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias"),
-        has_out_bias: has("blk.0.attn_output.bias"),
+        has_qkv_bias: in_blocks(".attn_q.bias") || in_blocks(".attn_qkv.bias"),
+        has_out_bias: in_blocks(".attn_output.bias"),
         has_mlp_bias: has("blk.0.ffn_down.bias"),
+        has_conv_bias: in_blocks(".ssm_conv1d.bias"),
         rope_factors,
     })
 }

@@ -69,7 +69,7 @@ fn no_architecture(config: &ModelConfig, shape: &ModelShape) -> ModelFileError {
         .or_else(parallel)
         .unwrap_or_default();
     ModelFileError::Model(format!(
-        "llama.cpp has no architecture for this model{nope}{because}: supported are GPT-2, GPT-NeoX, Llama, Granite, SmolLM3, Qwen2, Qwen3, Qwen3-Next, Qwen 3.5, LFM2, DeepSeek-V2 and V3, Gemma, OLMo, Phi-3, StableLM and StarCoder2, and with experts Mixtral and those of Granite, LFM2, OLMoE and Qwen; --format safetensors writes any model"
+        "llama.cpp has no architecture for this model{nope}{because}: supported are GPT-2, GPT-NeoX, Llama, Granite, SmolLM3, Qwen2, Qwen3, Qwen3-Next, Qwen 3.5, LFM2, Granite 4, DeepSeek-V2 and V3, Gemma, OLMo, Phi-3, StableLM and StarCoder2, and with experts Mixtral and those of Granite, LFM2, OLMoE and Qwen; --format safetensors writes any model"
     ))
 }
 
@@ -263,6 +263,10 @@ fn keeps_f32(tensor: &str) -> bool {
         // Of convolutions, which llama.cpp computes in f32 alone.
         "shortconv.conv.weight",
         "ssm_conv1d.weight",
+        // Vectors in rows.
+        "ssm_a",
+        "ssm_d",
+        "ssm_norm.weight",
     ];
     tensor == "position_embd.weight" || ends.iter().any(|end| tensor.ends_with(end))
 }

@@ -17,6 +17,7 @@ use crate::kernels::{
 use candle_core::{D, DType, Device, Result, Tensor, Var};
 use std::collections::BTreeMap;
 
+mod mamba2;
 mod mixing;
 
 use mixing::BlockPast;

@@ -53,7 +53,7 @@ pub struct ModelConfig {
     /// Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mla: Option<MlaConfig>,
-    /// What blocks without attention have in its place, in hybrid models (LFM2, Qwen 3.5). Default: all blocks have
+    /// What blocks without attention have in its place, in hybrid models (LFM2, Qwen 3.5, Granite 4). Default: all blocks have
     /// attention.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mixer: Option<MixerConfig>,
@@ -453,10 +453,10 @@ impl ModelConfig {
         self.attention_layers().map(keys).sum()
     }
 
-    /// Elements of the states of all blocks, besides the inputs of convolutions.
-    pub fn state_len(&self) -> usize {
+    /// FLOPs of a token's forward with the states of all blocks.
+    pub fn state_flops(&self) -> usize {
         let mixers = (0..self.n_layer).filter_map(|layer| self.mixer(layer));
-        mixers.map(|mixer| mixer.state_len()).sum()
+        mixers.map(|mixer| mixer.state_flops()).sum()
     }
 
     /// Blocks that have experts.

@@ -174,6 +174,25 @@ fn mixers(config: &ModelConfig, faults: &mut Faults) {
             format!("n_key_head {}", list(&divisors_near(values, keys))),
         );
     }
+    if let MixerConfig::Mamba2(net) = mixer {
+        let (heads, groups) = (net.n_head, net.n_group.max(1));
+        faults.want(
+            heads.is_multiple_of(groups),
+            &["mixer"],
+            format!("n_head {heads} of mamba2 is not a multiple of n_group {groups}"),
+            format!("n_group {}", list(&divisors_near(heads, groups))),
+        );
+        faults.want(
+            net.dt_max.is_none_or(|most| most > net.dt_min),
+            &["mixer"],
+            format!(
+                "dt_max {} is not above dt_min {}",
+                net.dt_max.unwrap_or_default(),
+                net.dt_min
+            ),
+            "leave both out, as the published models do",
+        );
+    }
 }
 
 fn context(config: &ModelConfig, faults: &mut Faults) {
@@ -397,6 +416,20 @@ fn list(numbers: &[usize]) -> String {
 mod tests {
     use super::*;
     use crate::nn::position::{PositionConfig, RopeConfig};
+
+    #[test]
+    fn heads_of_mamba_are_in_groups_and_its_steps_between_limits() {
+        let found = |net: serde_json::Value| {
+            let says = serde_json::json!({"mixer": {"mamba2": net}});
+            let config: ModelConfig = serde_json::from_value(says).unwrap();
+            config.faults()
+        };
+        assert!(found(serde_json::json!({"n_head": 6, "n_group": 3})).is_empty());
+        let groups = found(serde_json::json!({"n_head": 6, "n_group": 4}));
+        assert!(groups[0].hint.contains("n_group 2 or 3"), "{groups:?}");
+        let limits = found(serde_json::json!({"dt_min": 0.5, "dt_max": 0.5}));
+        assert!(limits[0].what.contains("not above dt_min"), "{limits:?}");
+    }
 
     #[test]
     fn blocks_without_positions_are_some_of_the_blocks() {

@@ -12,10 +12,9 @@ fn flops_per_token(config: &ModelConfig, shape: &ModelShape, n_matmul_params: us
     6.0 * n_matmul_params as f64 + attention + state_flops(config)
 }
 
-/// The same of the states of gated delta nets: forward they are multiplied with a key, added to, and multiplied with a query, 6
-/// FLOPs for each element; backward costs twice as much.
+/// The same of the states of mixers: backward costs twice as much as forward.
 pub fn state_flops(config: &ModelConfig) -> f64 {
-    18.0 * config.state_len() as f64
+    3.0 * config.state_flops() as f64
 }
 
 /// Frozen parameters in matrices that a token is multiplied with: a backward pass needs no gradient of theirs, 2 FLOPs less for each.

@@ -2,7 +2,7 @@
 //! with real steps.
 //!
 //! With R = batch_size · seq_len rows, Q = (n_head + 2 n_kv_head) · head_dim, A = n_head · head_dim, K and V the widths of a
-//! delta net's keys and values, F = d_ff and W = F, or 2 F for a gated feed-forward block, a block whose activations are stored
+//! delta net's keys and values, I the width of Mamba 2's heads and G that of B, of all groups, F = d_ff and W = F, or 2 F for a gated feed-forward block, a block whose activations are stored
 //! has per row
 //!
 //! ```text
@@ -11,12 +11,13 @@
 //!   Q + 3 A + n_head                      of attention with a gate,
 //!   P + L + 4 A + A' + n_head + 2         of latent attention,
 //!   4 d_model                             of a short convolution, or
-//!   2 K + 4 V + 2 n_value_head            of a gated delta net, with the states of its heads every 64 tokens
+//!   2 K + 4 V + 2 n_value_head            of a gated delta net, with the states of its heads every 64 tokens, or
+//!   4 I + 2 G + n_head                    of Mamba 2, with the same
 //! ```
 //!
 //! (norm outputs, the middle and the end of the residual stream; the activation function's input; statistics of the norms. Of
 //! attention queries, keys and values, its output and log-sum-exp, the gate and what it leaves; of a mixer the projections of its
-//! input and its output, of a delta net each token's update as well), minus the norm outputs if they are large, and minus the
+//! input and its output, of a delta net each token's update as well, and of Mamba 2 what its heads give), minus the norm outputs if they are large, and minus the
 //! middle of the stream with a parallel residual; in bf16
 //! norm outputs, queries, keys, values, attention's output and the activation function's input take half (`fused/plan`, among).
 //! Of latent attention P is the width of the projections of the block's input, L the widths of its latent vectors after their norms, A that of
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
     use crate::nn::adapter::{Lora, Targets};
     use crate::nn::freeze::is_frozen;
-    use crate::nn::mixer::{GatedDeltaNetConfig, MixerConfig};
+    use crate::nn::mixer::{GatedDeltaNetConfig, Mamba2Config, MixerConfig};
     use crate::nn::mlp::MlpConfig;
     use crate::nn::position::PositionConfig;
     use crate::nn::{AdapterConfig, Model, ParamInfo, TokenBatch};
@@ -218,6 +219,18 @@ mod tests {
             attention_gate: true,
             ..hybrid(n_layer, MixerConfig::GatedDeltaNet(net))
         }
+    }
+
+    fn mamba2(n_layer: usize) -> ModelConfig {
+        let net = Mamba2Config {
+            n_head: 4,
+            head_dim: 5,
+            state_dim: 3,
+            n_group: 2,
+            conv_len: 3,
+            ..Mamba2Config::default()
+        };
+        hybrid(n_layer, MixerConfig::Mamba2(net))
     }
 
     const VOCAB: usize = 11;
@@ -342,7 +355,8 @@ mod tests {
 
     #[test]
     fn the_predicted_bytes_are_exact_with_mixers_and_their_adapters() {
-        for config in [short_conv(2), short_conv(3), gated_delta(2), gated_delta(3)] {
+        let mixers = [short_conv, gated_delta, mamba2];
+        for config in mixers.iter().flat_map(|of| [of(2), of(3)]) {
             for adapter in adapters() {
                 check(&config, TrainableSet::with(adapter.as_ref()));
             }
@@ -374,6 +388,9 @@ mod tests {
         // Widths of 10 and 12. Each text has one state of four heads, whose sides are whole lines of 16.
         let (net, states) = (2 * 10 + 4 * 12 + 2 * 4, 4 * 2 * 4 * 16 * 16);
         assert_eq!(pair(&gated_delta) - same, row * (with_gate + net) + states);
+        // Heads of 20 features in all, B and C of six; sides of states as above.
+        let (net, states) = (4 * 20 + 2 * 6 + 4, 4 * 2 * 4 * 16 * 16);
+        assert_eq!(pair(&mamba2) - same, row * (attention + net) + states);
     }
 
     #[test]

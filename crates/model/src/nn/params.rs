@@ -16,6 +16,8 @@ pub enum Init {
     Uniform(f64),
     /// The logarithm of a number that is uniform between these two.
     LogUniform(f64, f64),
+    /// What softplus maps to a number whose logarithm is uniform between those of these two.
+    Step(f64, f64),
     Ones,
     Zeros,
 }

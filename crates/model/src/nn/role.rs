@@ -49,6 +49,8 @@ pub enum MixerRole {
     Conv,
     /// A vector that sets how fast a state is forgotten.
     Decay,
+    /// A vector that scales what passes by a state.
+    Skip,
     /// The projection out.
     Output,
 }

@@ -234,7 +234,7 @@ impl Arch {
 
     /// Elements that training keeps of a token for the backward pass of attention or of a mixer, of a block in the mean: of
     /// attention `2·q + 2·kv`, and with a gate `2·q` more; of a mixer its projections, what goes to the projection out, and of a gated
-    /// delta net what its convolution gives and its heads' outputs.
+    /// delta net or Mamba 2 what its convolution gives and its heads' outputs.
     pub fn mixing_elements(&self) -> u64 {
         let d = self.shape.d_model;
         let of = |layer| match self.config.mixer(layer) {
@@ -247,6 +247,9 @@ impl Arch {
             Some(MixerConfig::GatedDeltaNet(net)) => {
                 let (channels, values) = (net.conv_channels(d), net.values());
                 (2 * channels + 3 * values + 2 * net.n_value_head) as u64
+            }
+            Some(MixerConfig::Mamba2(net)) => {
+                (2 * net.conv_channels(d) + 3 * net.inner() + net.n_head) as u64
             }
         };
         let all: u64 = (0..self.shape.n_layer).map(of).sum();
@@ -347,6 +350,7 @@ mod tests {
             r#"{"mixer": {"gated_delta_net": {"n_value_head": 8}}, "attention_every": 4}"#,
             r#"{"position": {"rope": {}}, "mla": {"v_dim": 20}}"#,
             r#"{"position": {"rope": {}}, "mla": {"q_rank": 24, "v_dim": 60}, "moe": {"n_expert": 4, "shared_d_ff": 24}}"#,
+            r#"{"mixer": {"mamba2": {"n_head": 6, "head_dim": 20, "state_dim": 24, "n_group": 2}}, "attention_every": 4}"#,
         ];
         let options = options.map(|text| serde_json::from_str(text).unwrap());
         for config in configs.into_iter().chain(options) {

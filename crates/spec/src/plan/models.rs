@@ -2,7 +2,7 @@
 //! published `config.json` files; nothing here reads a disk.
 
 use super::arch::Arch;
-use crate::nn::mixer::{GatedDeltaNetConfig, MixerConfig, ShortConvConfig};
+use crate::nn::mixer::{GatedDeltaNetConfig, Mamba2Config, MixerConfig, ShortConvConfig};
 use crate::nn::mlp::MlpConfig;
 use crate::nn::norm::NormConfig;
 use crate::nn::position::{PositionConfig, RopeConfig};
@@ -252,6 +252,38 @@ fn granite_moe(model: ModelConfig, [n_expert, top_k]: [usize; 2]) -> ModelConfig
     })
 }
 
+/// Mamba 2 in all blocks but four, attention without positions in those, a tied head; twice as wide inside as the model.
+fn granite_hybrid(model: ModelConfig, n_head: usize) -> ModelConfig {
+    let net = Mamba2Config {
+        n_head,
+        head_dim: 2 * model.d_model / n_head,
+        state_dim: 128,
+        ..Mamba2Config::default()
+    };
+    tied(ModelConfig {
+        mixer: Some(MixerConfig::Mamba2(net)),
+        attention_blocks: Some(match model.n_layer {
+            32 => vec![10, 13, 17, 27],
+            _ => vec![5, 15, 25, 35],
+        }),
+        position: PositionConfig::None(Default::default()),
+        ..granite(model)
+    })
+}
+
+/// The same with experts, and a shared one of width `shared`.
+fn granite_hybrid_moe(
+    model: ModelConfig,
+    n_head: usize,
+    [n_expert, top_k, shared]: [usize; 3],
+) -> ModelConfig {
+    let mut model = granite_hybrid(experts(model, n_expert, top_k), n_head);
+    if let Some(moe) = &mut model.moe {
+        moe.shared_d_ff = Some(shared);
+    }
+    model
+}
+
 /// Sigmoid scores with biases for the choice, and no experts in the first two blocks, whose feed-forward blocks are `d_ff` wide.
 fn lfm2_moe(model: ModelConfig, d_ff: usize, [n_expert, top_k]: [usize; 2]) -> ModelConfig {
     let mut model = experts(lfm2(model), n_expert, top_k);
@@ -338,6 +370,14 @@ pub static MODELS: LazyLock<Vec<ReferenceModel>> = LazyLock::new(|| [
     ("llama-3.2-1b", tied(llama([16, 2048, 32, 8, 8192, 128_256, 131_072]))),
     ("llama-3.2-3b", tied(llama([28, 3072, 24, 8, 8192, 128_256, 131_072]))),
     ("granite-3.3-2b", tied(granite(llama([40, 2048, 32, 8, 8192, 49_159, 131_072])))),
+    ("granite-4.0-350m", tied(granite(llama([28, 1024, 16, 4, 2048, 100_352, 32_768])))),
+    ("granite-4.0-1b", tied(granite(llama([40, 2048, 16, 4, 4096, 100_352, 131_072])))),
+    ("granite-4.0-micro", tied(granite(llama([40, 2560, 40, 8, 8192, 100_352, 131_072])))),
+    ("granite-4.0-h-350m", granite_hybrid(llama([32, 768, 12, 4, 2048, 100_352, 32_768]), 48)),
+    ("granite-4.0-h-1b", granite_hybrid(llama([40, 1536, 12, 4, 4096, 100_352, 131_072]), 48)),
+    ("granite-4.0-h-micro", granite_hybrid(llama([40, 2048, 32, 8, 8192, 100_352, 131_072]), 64)),
+    ("granite-4.0-h-tiny", granite_hybrid_moe(llama([40, 1536, 12, 4, 512, 100_352, 131_072]), 48, [64, 6, 1024])),
+    ("granite-4.0-h-small", granite_hybrid_moe(llama([40, 4096, 32, 8, 768, 100_352, 131_072]), 128, [72, 10, 1536])),
     ("gemma-2b", tied(gemma(llama([18, 2048, 8, 1, 16_384, 256_000, 8192])))),
     ("starcoder2-3b", tied(starcoder2(llama([30, 3072, 24, 2, 12_288, 49_152, 16_384])))),
     ("mistral-7b", llama([32, 4096, 32, 8, 14_336, 32_000, 32_768])),
@@ -446,6 +486,14 @@ mod tests {
             ("qwen3-0.6b", 596_049_920),
             ("mixtral-8x7b", 46_702_792_704),
             ("granite-3.3-2b", 2_533_539_840),
+            ("granite-4.0-350m", 352_379_904),
+            ("granite-4.0-1b", 1_631_750_144),
+            ("granite-4.0-micro", 3_402_836_480),
+            ("granite-4.0-h-350m", 340_332_224),
+            ("granite-4.0-h-1b", 1_461_538_368),
+            ("granite-4.0-h-micro", 3_191_396_096),
+            ("granite-4.0-h-tiny", 6_939_037_248),
+            ("granite-4.0-h-small", 32_207_337_984),
             ("gemma-2b", 2_506_172_416),
             ("starcoder2-3b", 3_030_371_328),
             ("smollm2-135m", 134_515_008),

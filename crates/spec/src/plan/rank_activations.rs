@@ -74,6 +74,8 @@ fn of_mixing(arch: &Arch, width: u64) -> u64 {
             let channels = net.conv_channels(config.d_model);
             width * (channels + 2 * net.values() + 2 * net.n_value_head) as u64
         }
+        // Refused there.
+        Some(MixerConfig::Mamba2(net)) => width * (net.sizes().wide() + net.inner()) as u64,
     };
     let all: u64 = (0..arch.n_layer() as usize).map(of).sum();
     all / arch.n_layer().max(1)
@@ -91,6 +93,7 @@ fn recomputed_by_mixer(request: &Request) -> u64 {
         masked
             + match mixer {
                 MixerConfig::ShortConv(_) => (4 + 3 * cast) * channels,
+                MixerConfig::Mamba2(net) => 4 * channels + 4 * net.inner() as u64,
                 MixerConfig::GatedDeltaNet(net) => {
                     let (heads, values) = (net.n_value_head as u64, net.values() as u64);
                     let keys = heads * net.key_dim as u64;
@@ -147,6 +150,7 @@ impl Reader {
             Reader::Output => arch.q_width(),
             Reader::MixerOutput => match &arch.config().mixer {
                 Some(MixerConfig::GatedDeltaNet(net)) => net.values() as u64,
+                Some(MixerConfig::Mamba2(net)) => net.inner() as u64,
                 _ => arch.d_model(),
             },
             Reader::Down => arch.active_d_ff(),

@@ -107,5 +107,7 @@ mod tests {
         assert_eq!(refused(&["engine=torch"]), None);
         let words = refused(&["optimizer=lion"]).unwrap();
         assert!(words.contains("adamw and adamw8bit only"), "{words}");
+        let words = refused(&["model.mixer=mamba2"]).unwrap();
+        assert!(words.contains("does not support mamba2"), "{words}");
     }
 }

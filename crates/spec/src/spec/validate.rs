@@ -21,6 +21,7 @@ use crate::data::tokenizer::TokenizerConfig;
 use crate::hf;
 use crate::methods::ReferenceChoice;
 use crate::nn::HeadKind;
+use crate::nn::mixer::MixerConfig;
 use crate::optim::OptimizerConfig;
 use crate::workers::torch;
 
@@ -175,6 +176,12 @@ fn engine(config: &RunConfig, judge: &mut IssueCollector) {
         config.model.mla.is_none(),
         &["engine", "model.mla"],
         "engine: torch does not support latent attention yet",
+        here,
+    );
+    judge.want(
+        !matches!(config.model.mixer, Some(MixerConfig::Mamba2(_))),
+        &["engine", "model.mixer"],
+        "engine: torch does not support mamba2 yet",
         here,
     );
     judge.want(

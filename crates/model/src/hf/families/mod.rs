@@ -1,6 +1,7 @@
 //! The supported Hugging Face families, one file each. A family defines the keys of its
 //! `config.json` and the names of its tensors; the computation is in `nn`.
 
+mod bamba;
 mod canonical;
 mod common;
 mod deepseek;
@@ -18,9 +19,12 @@ mod gpt_neo;
 mod gpt_neox;
 mod granite;
 mod granitemoe;
+mod granitemoehybrid;
+mod granitemoeshared;
 mod lfm2;
 mod lfm2_moe;
 mod llama;
+mod mamba;
 mod mistral;
 mod mixtral;
 mod nested;
@@ -73,6 +77,7 @@ pub const FAMILIES: &[&dyn Family] = &[
     &qwen3_moe::Qwen3Moe,
     &olmoe::Olmoe,
     &granitemoe::GraniteMoe,
+    &granitemoeshared::GraniteMoeShared,
     &stablelm::StableLm,
     &lfm2::Lfm2,
     &lfm2_moe::Lfm2Moe,
@@ -82,6 +87,8 @@ pub const FAMILIES: &[&dyn Family] = &[
     &deepseek_v2::DeepSeekV2,
     &deepseek_v3::DeepSeekV3,
     &glm4_moe_lite::Glm4MoeLite,
+    &granitemoehybrid::GraniteMoeHybrid,
+    &bamba::Bamba,
     // Last: without its blocks that do not rotate it is any of the Llamas.
     &smollm3::SmolLm3,
 ];
@@ -99,6 +106,9 @@ const RENAMED: &[&dyn Family] = &[
     &deepseek_v2::DeepSeekV2,
     &deepseek_v3::DeepSeekV3,
     &glm4_moe_lite::Glm4MoeLite,
+    &granitemoeshared::GraniteMoeShared,
+    &granitemoehybrid::GraniteMoeHybrid,
+    &bamba::Bamba,
 ];
 
 /// Families with other names than ours for the matrices of adapters of this model: Phi-3 for any model that has the parts of its
@@ -124,8 +134,11 @@ pub fn named(model_type: &str) -> Result<&'static dyn Family, String> {
         "gemma3" => {
             "; only the text models of Gemma 3 are supported (model_type gemma3_text, such as google/gemma-3-1b-it), not the vision ones"
         }
-        "granitemoeshared" | "granitemoehybrid" | "granite_swa" => {
-            "; of Granite only models of model_type granite and granitemoe are supported (such as ibm-granite/granite-3.3-2b-instruct)"
+        "granite_swa" => {
+            "; of Granite only models of model_type granite, granitemoe, granitemoeshared and granitemoehybrid are supported (such as ibm-granite/granite-4.0-h-350m)"
+        }
+        "mamba" | "mamba2" | "nemotron_h" | "zamba2" | "falcon_h1" => {
+            "; Mamba 2 is supported in granitemoehybrid and bamba, whose blocks all have a feed-forward block"
         }
         "kimi_k2" => {
             "; Kimi K2 computes as DeepSeek-V3: write deepseek_v3, transformers' class for it"

@@ -2,6 +2,7 @@
 
 use super::{Keys, OwnKeys, Seen};
 use crate::gguf::Value;
+use crate::nn::mixer::MAX_BLOCKS;
 use crate::nn::mlp::MlpConfig;
 use crate::nn::norm::NormConfig;
 use crate::nn::position::{PositionConfig, RopeConfig, ScalingConfig, scaling};
@@ -84,6 +85,31 @@ pub fn read_grouped(
         tie_embeddings: !seen.has_head,
         ..ModelConfig::default()
     })
+}
+
+/// Which blocks of a hybrid have attention, and with how many key and value heads: the others have none.
+///
+/// # Errors
+/// A list of another length, or with several numbers.
+pub fn key_heads(keys: Keys, n_layer: usize) -> Result<(Vec<bool>, Option<usize>), String> {
+    let name = keys.architecture;
+    let heads = match keys.counts_if(KV_HEADS)? {
+        Some(heads) => heads,
+        None => vec![keys.count(KV_HEADS)?; n_layer.min(MAX_BLOCKS)],
+    };
+    if heads.len() != n_layer {
+        return Err(format!(
+            "{name}.{KV_HEADS} has {} entries for {n_layer} blocks",
+            heads.len()
+        ));
+    }
+    let most = heads.iter().copied().max().filter(|n| *n > 0);
+    if heads.iter().any(|n| *n > 0 && Some(*n) != most) {
+        return Err(format!(
+            "{name}.{KV_HEADS} differs between blocks with attention"
+        ));
+    }
+    Ok((heads.iter().map(|n| *n > 0).collect(), most))
 }
 
 pub fn rms(eps: f64, unit_offset: bool) -> NormConfig {

@@ -31,18 +31,8 @@ impl Architecture for Granite {
                 self.name
             ));
         }
-        let scale = |key| {
-            let value = keys.number_if(key)?.map(common::seven_digits);
-            Ok::<_, String>(value.filter(|x| *x != 1.0))
-        };
-        let divisor = common::seven_digits(keys.number("logit_scale")?);
-        Ok(ModelConfig {
-            embedding_scale: scale("embedding_scale")?,
-            attention_scale: keys.number_if("attention.scale")?.map(common::seven_digits),
-            residual_scale: scale("residual_scale")?,
-            logit_scale: Some(1.0 / divisor).filter(|x| *x != 1.0),
-            ..common::read(keys, seen)?
-        })
+        keys.number("logit_scale")?;
+        read_scales(keys, common::read(keys, seen)?)
     }
 
     fn write(&self, config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
@@ -72,13 +62,7 @@ impl Architecture for Granite {
             return None;
         }
         let mut keys = common::write_one_width(config, shape)?;
-        let scales = [
-            ("attention.scale", self.attention_scale(config, shape)),
-            ("embedding_scale", config.embedding_scale.unwrap_or(1.0)),
-            ("residual_scale", config.residual_scale.unwrap_or(1.0)),
-            ("logit_scale", config.logit_divisor()),
-        ];
-        keys.extend(scales.map(|(key, scale)| (key, common::float(scale))));
+        write_scales(config, shape, &mut keys);
         Some(keys)
     }
 
@@ -91,4 +75,32 @@ impl Architecture for Granite {
     fn rotated(&self) -> Rotated {
         Rotated::Neighbours
     }
+}
+
+/// `config` with the scales of a file.
+///
+/// # Errors
+/// One that is not a positive number.
+pub fn read_scales(keys: Keys, config: ModelConfig) -> Result<ModelConfig, String> {
+    let scale = |key| Ok::<_, String>(keys.number_if(key)?.map(common::seven_digits));
+    let unless_one = |x: Option<f64>| x.filter(|x| *x != 1.0);
+    Ok(ModelConfig {
+        embedding_scale: unless_one(scale("embedding_scale")?),
+        attention_scale: scale("attention.scale")?,
+        residual_scale: unless_one(scale("residual_scale")?),
+        logit_scale: unless_one(scale("logit_scale")?.map(|divisor| 1.0 / divisor)),
+        ..config
+    })
+}
+
+/// Their keys.
+pub fn write_scales(config: &ModelConfig, shape: &ModelShape, keys: &mut OwnKeys) {
+    let plain = (shape.head_dim as f64).powf(-0.5);
+    let scales = [
+        ("attention.scale", config.attention_scale.unwrap_or(plain)),
+        ("embedding_scale", config.embedding_scale.unwrap_or(1.0)),
+        ("residual_scale", config.residual_scale.unwrap_or(1.0)),
+        ("logit_scale", config.logit_divisor()),
+    ];
+    keys.extend(scales.map(|(key, scale)| (key, common::float(scale))));
 }

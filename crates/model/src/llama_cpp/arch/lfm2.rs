@@ -4,7 +4,7 @@
 use super::common::{self, KV_HEADS, RMS_EPS, count};
 use super::{Architecture, Keys, OwnKeys, Seen};
 use crate::gguf::{Array, Value};
-use crate::nn::mixer::{MAX_BLOCKS, MixerConfig, ShortConvConfig, attention_keys};
+use crate::nn::mixer::{MixerConfig, ShortConvConfig, attention_keys};
 use crate::nn::{AttentionBias, Balancing, ModelConfig, ModelShape, MoeConfig, Scoring};
 
 pub struct Lfm2 {
@@ -51,25 +51,7 @@ impl Architecture for Lfm2 {
             ));
         }
         let n_layer = keys.count("block_count")?;
-        let heads = match keys.counts_if(KV_HEADS)? {
-            Some(heads) => heads,
-            None => vec![keys.count(KV_HEADS)?; n_layer.min(MAX_BLOCKS)],
-        };
-        if heads.len() != n_layer {
-            return Err(format!(
-                "{}.{KV_HEADS} has {} entries for {n_layer} blocks",
-                self.name,
-                heads.len()
-            ));
-        }
-        let has_attention: Vec<bool> = heads.iter().map(|n| *n > 0).collect();
-        let most = heads.iter().copied().max().filter(|n| *n > 0);
-        if heads.iter().any(|n| *n > 0 && Some(*n) != most) {
-            return Err(format!(
-                "{}.{KV_HEADS} differs between blocks with attention",
-                self.name
-            ));
-        }
+        let (has_attention, most) = common::key_heads(keys, n_layer)?;
         let norm = common::rms(keys.number(RMS_EPS)?, false);
         let config = common::read_grouped(keys, seen, norm, most)?;
         let mixes = has_attention.contains(&false);

@@ -8,6 +8,7 @@ mod gemma;
 mod gpt2;
 mod gptneox;
 mod granite;
+mod granitehybrid;
 mod lfm2;
 mod llama;
 mod olmo2;
@@ -39,6 +40,8 @@ pub(super) struct Seen {
     pub has_out_bias: bool,
     /// Feed-forward blocks have biases.
     pub has_mlp_bias: bool,
+    /// A convolution of Mamba 2 has biases.
+    pub has_conv_bias: bool,
     /// `rope_freqs.weight`: divisors of the frequencies.
     pub rope_factors: Option<Vec<f32>>,
 }
@@ -148,6 +151,7 @@ const ALL: &[&dyn Architecture] = &[
     &stablelm::StableLm,
     &lfm2::LFM2,
     &lfm2::LFM2_MOE,
+    &granitehybrid::GraniteHybrid,
     &qwen35::QWEN35,
     // Of models that both could hold those that name its family.
     &qwen35::QWEN3_NEXT,

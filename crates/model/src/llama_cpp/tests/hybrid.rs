@@ -34,7 +34,25 @@ fn hybrids_that_llama_cpp_does_not_compute_are_refused_by_name() {
         change(&mut config);
         config
     };
+    let mamba = |change: fn(&mut Mamba2Config)| {
+        let mut config = granite_hybrid();
+        if let Some(MixerConfig::Mamba2(net)) = &mut config.mixer {
+            change(net);
+        }
+        config
+    };
     for config in [
+        mamba(|net| net.bias = true),
+        mamba(|net| net.dt_max = Some(1.0)),
+        mamba(|net| net.conv_len = 1),
+        ModelConfig {
+            position: with_rope(|rope| rope.fraction = 0.5).position,
+            ..granite_hybrid()
+        },
+        ModelConfig {
+            attention_blocks: None,
+            ..granite_hybrid()
+        },
         biased,
         short_conv(|c| c.qk_norm = false),
         short_conv(|c| c.head_dim = Some(32)),

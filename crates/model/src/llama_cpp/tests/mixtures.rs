@@ -113,6 +113,10 @@ pub(super) fn mixtures() -> Vec<(&'static str, ModelConfig)> {
             experts(granite(), |moe| moe.shared_d_ff = Some(64)),
         ),
         ("lfm2moe", lfm2_moe()),
+        (
+            "granitehybrid",
+            experts(granite_hybrid(), |moe| moe.shared_d_ff = Some(64)),
+        ),
         ("qwen35moe", experts(qwen35(), with_shared)),
         ("qwen3next", next()),
         ("deepseek2", latent(false)),
@@ -142,6 +146,7 @@ fn experts_that_llama_cpp_does_not_compute_are_refused() {
             ..olmoe()
         },
         experts(granite(), with_shared),
+        experts(granite_hybrid(), with_shared),
         changed(lfm2_moe(), |moe| moe.dense_blocks = Some(vec![1])),
         changed(lfm2_moe(), |moe| moe.balancing = Balancing::Loss {}),
         changed(lfm2_moe(), |moe| moe.scoring = Scoring::Softmax),

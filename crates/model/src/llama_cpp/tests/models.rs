@@ -210,6 +210,23 @@ pub(super) fn qwen35() -> ModelConfig {
     config
 }
 
+/// Mamba 2 in the first block and the third, in two groups; attention without positions.
+pub(super) fn granite_hybrid() -> ModelConfig {
+    ModelConfig {
+        n_layer: 4,
+        position: PositionConfig::None(Default::default()),
+        mixer: Some(MixerConfig::Mamba2(Mamba2Config {
+            n_head: 4,
+            head_dim: 32,
+            state_dim: 20,
+            n_group: 2,
+            ..Mamba2Config::default()
+        })),
+        attention_blocks: Some(vec![1, 3]),
+        ..granite()
+    }
+}
+
 /// (architecture, model), for everything that this program supports.
 pub(super) fn models() -> Vec<(&'static str, ModelConfig)> {
     let all = vec![
@@ -335,6 +352,16 @@ pub(super) fn models() -> Vec<(&'static str, ModelConfig)> {
             },
         ),
         ("lfm2", lfm2()),
+        ("granitehybrid", granite_hybrid()),
+        (
+            "granitehybrid",
+            ModelConfig {
+                position: granite().position,
+                attention_bias: AttentionBias::All,
+                tie_embeddings: false,
+                ..granite_hybrid()
+            },
+        ),
         // A scale that is folded into the gains of queries, and a head of its own.
         (
             "lfm2",

@@ -32,12 +32,12 @@ pub(super) struct BlockPast {
     attention: PastKeyValues,
     /// The last inputs of a mixer's convolution, (B, at most taps − 1, channels).
     conv: Option<Tensor>,
-    /// A gated delta net's state, (B, value heads, key_dim, value_dim).
-    state: Option<Tensor>,
+    /// A gated delta net's state, (B, value heads, key_dim, value_dim), or Mamba 2's, (B, heads, state_dim, head_dim).
+    pub(super) state: Option<Tensor>,
 }
 
 /// log(1 + exp(x)), without overflow.
-fn softplus(x: &Tensor) -> Result<Tensor> {
+pub(super) fn softplus(x: &Tensor) -> Result<Tensor> {
     x.relu()? + (x.abs()?.neg()?.exp()? + 1.0)?.log()?
 }
 
@@ -82,6 +82,9 @@ impl Decoder<'_> {
             }
             (MixingSpans::GatedDelta(spans), Some(MixerConfig::GatedDeltaNet(net))) => {
                 self.gated_delta((spans, net), h, (past, positions))
+            }
+            (MixingSpans::Mamba2(spans), Some(MixerConfig::Mamba2(net))) => {
+                self.mamba2((spans, net), h, (past, positions))
             }
             _ => bail!("block {layer} has the parameters of another mixer"),
         }
@@ -198,7 +201,7 @@ impl Decoder<'_> {
     }
 
     /// A causal depthwise convolution of `x` (B, T, channels), and its bias.
-    fn conv(
+    pub(super) fn conv(
         &self,
         (spans, taps): (&ConvSpans, usize),
         x: &Tensor,
@@ -309,7 +312,12 @@ impl Decoder<'_> {
     }
 
     /// 0 for the first token of each document, 1 for others, (B, T, 1).
-    fn begins(&self, positions: Positions, batch_size: usize, h: &Tensor) -> Result<Tensor> {
+    pub(super) fn begins(
+        &self,
+        positions: Positions,
+        batch_size: usize,
+        h: &Tensor,
+    ) -> Result<Tensor> {
         let n = batch_size * positions.seq_len;
         let keeps = |at: usize| f64::from(u8::from(positions.at(at) > 0));
         let keeps: Vec<f64> = (0..n).map(keeps).collect();

@@ -81,6 +81,7 @@ impl Pass {
                     self.short_conv_backward(plan, [wide, out], &spans, grads);
                 }
                 Node::GatedDelta(node) => self.gated_delta_backward(plan, &node, grads),
+                Node::Mamba2(node) => self.mamba2_backward(plan, &node, grads),
                 // The following linear layer has already computed it.
                 Node::Activation { .. } => {}
                 Node::Experts(node) => self.experts_backward(plan, &node, grads),

@@ -24,6 +24,7 @@ impl Pass {
             MixingSpans::Latent(spans) => (&spans.wide, &spans.out),
             MixingSpans::ShortConv(spans) => (&spans.wide, &spans.out),
             MixingSpans::GatedDelta(spans) => (&spans.wide, &spans.out),
+            MixingSpans::Mamba2(spans) => (&spans.wide, &spans.out),
         };
         let kept = match &block.mixing {
             MixingSpans::Attention(AttentionSpans {
@@ -60,6 +61,18 @@ impl Pass {
                 let mixed = match texts {
                     Some(texts) => self.cached_gated_delta(plan, wide, texts, (layer, net, spans)),
                     None => self.gated_delta(plan, wide, (net, spans)),
+                };
+                self.read(wide);
+                mixed
+            }
+            MixingSpans::Mamba2(spans) => {
+                let Some(MixerConfig::Mamba2(net)) = plan.config.mixer(layer) else {
+                    unreachable!("block {layer} has the parameters of Mamba 2")
+                };
+                let wide = self.widened(plan, [x, h], wide);
+                let mixed = match texts {
+                    Some(texts) => self.cached_mamba2(plan, wide, texts, (layer, net, spans)),
+                    None => self.mamba2(plan, wide, (net, spans)),
                 };
                 self.read(wide);
                 mixed

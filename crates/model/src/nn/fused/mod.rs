@@ -15,6 +15,7 @@ mod gated_delta;
 mod head;
 mod latent;
 mod linear;
+mod mamba2;
 mod mixing;
 mod norm;
 mod plan;
@@ -89,6 +90,7 @@ enum Node {
         spans: ShortConvSpans,
     },
     GatedDelta(gated_delta::GatedDeltaNode),
+    Mamba2(mamba2::Mamba2Node),
     Activation {
         x: Slot,
         y: Slot,
@@ -120,6 +122,7 @@ impl Node {
             Node::GatedDelta(node) => node.out,
             Node::LatentNorm(node) => node.y,
             Node::Join(node) => node.qkv,
+            Node::Mamba2(node) => node.out,
             Node::Experts(node) => node.output(),
             Node::SharedGate(node) => node.y,
         }

@@ -2,10 +2,10 @@
 
 use super::build::Builder;
 use super::{
-    AttentionSpans, ConvSpans, GatedDeltaSpans, LatentSpans, MixingSpans, Naming, ShortConvSpans,
-    Span,
+    AttentionSpans, ConvSpans, GatedDeltaSpans, LatentSpans, Mamba2Spans, MixingSpans, Naming,
+    ShortConvSpans, Span,
 };
-use crate::nn::mixer::{GatedDeltaNetConfig, Mixer, MixerConfig, ShortConvConfig};
+use crate::nn::mixer::{GatedDeltaNetConfig, Mamba2Config, Mixer, MixerConfig, ShortConvConfig};
 use crate::nn::mla::MlaConfig;
 use crate::nn::params::Init;
 use crate::nn::role::{AttentionRole, MixerRole, Role};
@@ -13,6 +13,9 @@ use crate::nn::{AttentionBias, QkNormOver};
 
 /// The range of e^A_log at the start, as in transformers; above 0, whose logarithm is not finite.
 const DECAY: (f64, f64) = (0.01, 16.0);
+/// The same of Mamba 2, and the range of its steps of time, as in the authors' code.
+const MAMBA_DECAY: (f64, f64) = (1.0, 16.0);
+const MAMBA_STEP: (f64, f64) = (0.001, 0.1);
 
 impl Builder<'_> {
     /// `stem` is the block's name.
@@ -27,6 +30,9 @@ impl Builder<'_> {
             }
             Some(MixerConfig::GatedDeltaNet(mixer)) => {
                 MixingSpans::GatedDelta(self.gated_delta(mixer, &format!("{stem}.linear_attn")))
+            }
+            Some(MixerConfig::Mamba2(mixer)) => {
+                MixingSpans::Mamba2(self.mamba2(mixer, &format!("{stem}.mamba")))
             }
         }
     }
@@ -155,6 +161,28 @@ impl Builder<'_> {
                 Init::Ones,
             ),
             out: self.linear(&out, values, residual_std, false),
+        }
+    }
+
+    fn mamba2(&mut self, mixer: &Mamba2Config, name: &str) -> Mamba2Spans {
+        let at = |part: &str| format!("{name}.{part}");
+        let (d, heads, inner) = (self.shape.d_model, mixer.n_head, mixer.inner());
+        let (std, residual_std) = self.stds();
+        let wide = [(at("in_proj"), INPUT, mixer.sizes().wide())];
+        let out = [(at("out_proj"), OUTPUT, d)];
+        let decay = Role::Mixer(MixerRole::Decay);
+        let log = Init::LogUniform(MAMBA_DECAY.0, MAMBA_DECAY.1);
+        let step = Init::Step(MAMBA_STEP.0, MAMBA_STEP.1);
+        let skip = Role::Mixer(MixerRole::Skip);
+        Mamba2Spans {
+            wide: self.linear(&wide, d, std, mixer.bias),
+            conv: self.conv(&at("conv1d"), mixer, mixer.conv_bias),
+            dt_bias: self.push(at("dt_bias"), decay, vec![heads], step),
+            a_log: self.push(at("A_log"), decay, vec![heads], log),
+            d: self.push(at("D"), skip, vec![heads], Init::Ones),
+            // A plain gain, whatever the model's norms add to theirs.
+            norm: self.push(at("norm.weight"), Role::Norm, vec![inner], Init::Ones),
+            out: self.linear(&out, inner, residual_std, mixer.bias),
         }
     }
 

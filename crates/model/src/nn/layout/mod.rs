@@ -145,6 +145,7 @@ pub(crate) enum MixingSpans {
     Latent(LatentSpans),
     ShortConv(ShortConvSpans),
     GatedDelta(GatedDeltaSpans),
+    Mamba2(Mamba2Spans),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -195,6 +196,21 @@ pub(crate) struct GatedDeltaSpans {
     pub out: LinearSpans,
 }
 
+/// Mamba 2.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mamba2Spans {
+    /// The output's gate z, channels of the convolution (x, B, C), and dt.
+    pub wide: LinearSpans,
+    pub conv: ConvSpans,
+    /// (1, heads) each.
+    pub dt_bias: Span,
+    pub a_log: Span,
+    pub d: Span,
+    /// The gain of the norm, (1, width of all heads).
+    pub norm: Span,
+    pub out: LinearSpans,
+}
+
 /// A causal depthwise convolution: weights (channels, taps) as a vector, the tap of the current token last; biases (1, channels).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ConvSpans {
@@ -213,6 +229,7 @@ impl MixingSpans {
             }
             MixingSpans::ShortConv(spans) => [Some(spans.wide), None, None, Some(spans.out)],
             MixingSpans::GatedDelta(spans) => [Some(spans.wide), None, None, Some(spans.out)],
+            MixingSpans::Mamba2(spans) => [Some(spans.wide), None, None, Some(spans.out)],
         };
         all.into_iter().flatten()
     }
@@ -238,6 +255,9 @@ impl MixingSpans {
             MixingSpans::GatedDelta(spans) => {
                 [Some(&mut spans.wide), None, None, Some(&mut spans.out)]
             }
+            MixingSpans::Mamba2(spans) => {
+                [Some(&mut spans.wide), None, None, Some(&mut spans.out)]
+            }
         };
         all.into_iter().flatten()
     }
@@ -247,20 +267,29 @@ impl MixingSpans {
         let parts = match self {
             MixingSpans::Attention(spans) => {
                 let [q, k] = spans.qk_norm.map_or([None; 2], |gains| gains.map(Some));
-                [q, k, None, None, None]
+                [q, k, None, None, None, None]
             }
             MixingSpans::Latent(spans) => {
                 let q = spans.q.map(|(norm, _)| norm);
-                [q, Some(spans.kv_norm), None, None, None]
+                [q, Some(spans.kv_norm), None, None, None, None]
             }
             MixingSpans::ShortConv(ShortConvSpans { conv, .. }) => {
-                [Some(conv.weight), conv.bias, None, None, None]
+                [Some(conv.weight), conv.bias, None, None, None, None]
             }
             MixingSpans::GatedDelta(spans) => [
                 Some(spans.conv.weight),
                 spans.conv.bias,
                 Some(spans.dt_bias),
                 Some(spans.a_log),
+                Some(spans.norm),
+                None,
+            ],
+            MixingSpans::Mamba2(spans) => [
+                Some(spans.conv.weight),
+                spans.conv.bias,
+                Some(spans.dt_bias),
+                Some(spans.a_log),
+                Some(spans.d),
                 Some(spans.norm),
             ],
         };

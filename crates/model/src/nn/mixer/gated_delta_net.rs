@@ -75,4 +75,9 @@ impl super::Mixer for Config {
     fn state_len(&self) -> usize {
         self.n_value_head * self.key_dim * self.value_dim
     }
+
+    /// It is multiplied with a key, added to, and multiplied with a query.
+    fn state_flops(&self) -> usize {
+        6 * self.state_len()
+    }
 }

@@ -2,10 +2,12 @@
 //! long text costs as much per token as a short one.
 
 mod gated_delta_net;
+mod mamba2;
 mod pattern;
 mod short_conv;
 
 pub use gated_delta_net::Config as GatedDeltaNetConfig;
+pub use mamba2::Config as Mamba2Config;
 pub use pattern::{MAX_BLOCKS, attention_keys};
 pub use short_conv::Config as ShortConvConfig;
 
@@ -19,6 +21,10 @@ pub trait Mixer {
     fn state_len(&self) -> usize {
         0
     }
+    /// FLOPs of a token's forward with the state.
+    fn state_flops(&self) -> usize {
+        0
+    }
 }
 
 crate::base::registry! {
@@ -26,5 +32,6 @@ crate::base::registry! {
     pub enum MixerConfig: dyn Mixer {
         short_conv: ShortConv = "short_conv",
         gated_delta_net: GatedDeltaNet = "gated_delta_net",
+        mamba2: Mamba2 = "mamba2",
     }
 }

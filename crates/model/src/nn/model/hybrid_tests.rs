@@ -14,6 +14,7 @@ use std::ops::ControlFlow;
 pub(super) fn hybrids() -> Vec<(&'static str, Value)> {
     let conv = |settings: Value| json!({"short_conv": settings});
     let net = |settings: Value| json!({"gated_delta_net": settings});
+    let mamba = |settings: Value| json!({"mamba2": settings});
     vec![
         (
             "short conv",
@@ -55,6 +56,24 @@ pub(super) fn hybrids() -> Vec<(&'static str, Value)> {
                 "dropout": 0.3, "attention_gate": true, "moe": {"n_expert": 3},
                 // Small outputs of heads are not enlarged, and neither are errors of f32.
                 "norm": {"rmsnorm": {"eps": 0.01}},
+            }),
+        ),
+        (
+            "mamba 2",
+            json!({"mixer": mamba(json!({})), "attention_every": 2}),
+        ),
+        (
+            "mamba 2 alone",
+            json!({
+                "mixer": mamba(json!({"n_head": 6, "head_dim": 5, "state_dim": 7, "n_group": 3, "conv_len": 1, "bias": true, "dt_min": 0.01, "dt_max": 0.05})),
+                "position": {"none": {}}, "norm": {"rmsnorm": {"unit_offset": true}}, "norm_placement": "post",
+            }),
+        ),
+        (
+            "mamba 2, all between",
+            json!({
+                "mixer": mamba(json!({"n_head": 4, "head_dim": 3, "state_dim": 4, "conv_bias": false})), "attention_blocks": [0],
+                "dropout": 0.3, "moe": {"n_expert": 3, "shared_d_ff": 16}, "residual_scale": 0.3, "norm": {"rmsnorm": {"eps": 0.01}},
             }),
         ),
         (
@@ -366,6 +385,30 @@ fn a_model_without_attention_has_no_parameters_of_it_and_names_those_of_transfor
             ("norm.weight".into(), vec![32]),
             ("out_proj.weight".into(), vec![24, 128]),
         ]
+    );
+    let mamba = with(json!({"mixer": {"mamba2": {"bias": true}}, "attention_every": 3}));
+    let of_mamba: Vec<(String, Vec<usize>)> = crate::nn::param_infos(&mamba, VOCAB)
+        .into_iter()
+        .filter_map(|info| {
+            let name = info.name.strip_prefix("model.layers.1.mamba.")?;
+            Some((name.to_string(), info.shape))
+        })
+        .collect();
+    let expected: [(&str, &[usize]); 10] = [
+        ("in_proj.weight", &[648, 24]),
+        ("in_proj.bias", &[648]),
+        ("conv1d.weight", &[384, 4]),
+        ("conv1d.bias", &[384]),
+        ("dt_bias", &[8]),
+        ("A_log", &[8]),
+        ("D", &[8]),
+        ("norm.weight", &[256]),
+        ("out_proj.weight", &[24, 256]),
+        ("out_proj.bias", &[24]),
+    ];
+    assert_eq!(
+        of_mamba,
+        expected.map(|(name, shape)| (name.to_string(), shape.to_vec()))
     );
     let gate = ("q_gate_proj.weight".to_string(), vec![24, 24]);
     assert!(shapes("model.layers.2.self_attn.").contains(&gate));

@@ -400,6 +400,16 @@ impl Model {
                         let mut drawn = || low + (high - low) * f64::from(rng.uniform());
                         part.fill_with(|| drawn().ln() as f32);
                     }
+                    Init::Step(low, high) => {
+                        let mut rng = Rng::new(seed, Stream::Init, 0, index as u32);
+                        let span = (high / low).ln();
+                        let mut drawn = || low * (span * f64::from(rng.uniform())).exp();
+                        // The inverse of softplus: x + ln(1 − e^−x).
+                        part.fill_with(|| {
+                            let step = drawn();
+                            (step + (-(-step).exp_m1()).ln()) as f32
+                        });
+                    }
                     Init::Normal(std) => {
                         threads::rows1(part, 1, NORMAL_COST, |first, values| {
                             let mut rng = Rng::new(seed, Stream::Init, 0, index as u32);

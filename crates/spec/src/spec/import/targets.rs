@@ -81,6 +81,8 @@ enum Mixed {
     ShortConv,
     /// Qwen 3.5's delta nets.
     GatedDelta,
+    /// Granite 4's Mamba 2, and its feed-forward blocks.
+    Mamba2,
 }
 
 /// What decides which layers have PEFT's names: of the base if it is known, else by names that only one kind has.
@@ -108,6 +110,7 @@ impl Base {
                 None => Mixed::No,
                 Some(MixerConfig::ShortConv(_)) => Mixed::ShortConv,
                 Some(MixerConfig::GatedDeltaNet(_)) => Mixed::GatedDelta,
+                Some(MixerConfig::Mamba2(_)) => Mixed::Mamba2,
             },
             has_gate: model.attention_gate,
         }
@@ -122,7 +125,10 @@ impl Base {
             ("w1", Mixed::ShortConv) => &["gate"],
             ("w2", Mixed::ShortConv) => &["down"],
             ("w3", Mixed::ShortConv) => &["up"],
-            ("out_proj", Mixed::GatedDelta) => &["mixer_out"],
+            ("out_proj", Mixed::GatedDelta | Mixed::Mamba2) => &["mixer_out"],
+            ("in_proj", Mixed::Mamba2) => &["mixer_in"],
+            ("input_linear", Mixed::Mamba2) => &["gate", "up"],
+            ("output_linear", Mixed::Mamba2) => &["down"],
             (name, Mixed::GatedDelta) if DELTA_INPUTS.contains(&name) => &["mixer_in"],
             _ => return of(LAYERS, name),
         };

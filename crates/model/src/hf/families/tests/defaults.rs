@@ -108,6 +108,7 @@ fn an_absent_number_of_key_and_value_heads_is_that_of_the_class_and_null_that_of
         ("qwen2_moe", Some(16)),
         ("olmoe", None),
         ("granitemoe", None),
+        ("granite_shared", None),
         ("smollm3", Some(4)),
         ("mistral", Some(8)),
         ("mixtral", Some(8)),

@@ -1,7 +1,7 @@
-//! LFM2 and Qwen 3.5: blocks without attention.
+//! LFM2, Qwen 3.5, Granite 4 and Bamba: blocks without attention.
 
 use super::*;
-use crate::nn::mixer::{GatedDeltaNetConfig, MixerConfig, ShortConvConfig};
+use crate::nn::mixer::{GatedDeltaNetConfig, Mamba2Config, MixerConfig, ShortConvConfig};
 
 fn short_conv(conv_len: usize) -> Option<MixerConfig> {
     Some(MixerConfig::ShortConv(ShortConvConfig {
@@ -256,4 +256,106 @@ fn keys_of_qwen_3_5_that_are_absent_are_those_of_the_class_and_others_are_refuse
             .unwrap_err()
             .contains("quantization")
     );
+}
+
+fn mamba2() -> Option<MixerConfig> {
+    Some(MixerConfig::Mamba2(Mamba2Config {
+        n_head: 48,
+        head_dim: 64,
+        state_dim: 128,
+        ..Mamba2Config::default()
+    }))
+}
+
+/// The keys of granite-4.0-h-tiny, and what differs in models of the same class.
+#[test]
+fn granite_4_is_read_from_the_keys_of_its_files() {
+    let word = |layer: usize| match layer % 10 {
+        5 => "attention",
+        _ => "mamba",
+    };
+    let types: Vec<&str> = (0..40).map(word).collect();
+    let tiny = json!({"architectures": ["GraniteMoeHybridForCausalLM"], "attention_bias": false,  "attention_multiplier": 0.0078125, "embedding_multiplier": 12,  "hidden_act": "silu", "hidden_size": 1536, "init_method": "mup", "intermediate_size": 512,
+        "layer_types": types, "logits_scaling": 6, "mamba_chunk_size": 256, "mamba_conv_bias": true, "mamba_d_conv": 4,
+        "mamba_d_head": 64, "mamba_d_state": 128, "mamba_expand": 2, "mamba_n_groups": 1, "mamba_n_heads": 48,
+        "mamba_proj_bias": false, "max_position_embeddings": 131072, "model_type": "granitemoehybrid",
+        "normalization_function": "rmsnorm", "num_attention_heads": 12, "num_experts_per_tok": 6, "num_hidden_layers": 40,
+        "num_key_value_heads": 4, "num_local_experts": 64,  "position_embedding_type": "nope", "residual_multiplier": 0.22, "rms_norm_eps": 1e-5, "rope_scaling": null,
+        "rope_theta": 10000, "router_aux_loss_coef": 0.0, "shared_intermediate_size": 1024, "tie_word_embeddings": true,
+        "torch_dtype": "bfloat16", "vocab_size": 100352});
+    let read = config::read(&tiny).unwrap();
+    assert_eq!((read.mixer.clone(), read.family.clone()), (mamba2(), None));
+    assert_eq!(read.attention_blocks, Some(vec![5, 15, 25, 35]));
+    assert!(matches!(read.position, PositionConfig::None(_)));
+    let moe = read.moe.clone().unwrap();
+    assert_eq!((moe.n_expert, moe.top_k, moe.d_ff), (64, 6, Some(512)));
+    assert_eq!((moe.shared_d_ff, moe.shared_gate), (Some(1024), false));
+    assert_eq!(read.attention_scale, Some(0.007_812_5));
+    // The words of transformers 5, and no width of heads.
+    let word = |layer: usize| match layer % 10 {
+        5 => "full_attention",
+        _ => "linear_attention",
+    };
+    let types: Vec<&str> = (0..40).map(word).collect();
+    let infinite = json!([0.0, {"__float__": "Infinity"}]);
+    let again = json!({"layer_types": types, "mamba_d_head": "auto", "time_step_limit": infinite});
+    assert_eq!(with(&tiny, again), Ok(read.clone()));
+    // Dense ones, and those without Mamba 2, which rotate.
+    let dense =
+        json!({"num_local_experts": 0, "num_experts_per_tok": 0, "shared_intermediate_size": 4096});
+    let dense = with(&tiny, dense).unwrap();
+    assert_eq!((dense.d_ff, dense.moe), (Some(4096), None));
+    let alone = json!({"layer_types": vec!["attention"; 40], "position_embedding_type": "rope", "num_local_experts": 0,
+        "shared_intermediate_size": 2048});
+    let alone = with(&tiny, alone).unwrap();
+    assert_eq!(alone.family.as_deref(), Some("granitemoehybrid"));
+    assert!(alone.mixer.is_none() && alone.position.rope().is_some());
+    let limits = with(&tiny, json!({"time_step_limit": [0.001, 0.1]})).unwrap();
+    let Some(MixerConfig::Mamba2(net)) = limits.mixer else {
+        panic!("no mixer")
+    };
+    assert_eq!((net.dt_min, net.dt_max), (0.001, Some(0.1)));
+    for (keys, part) in [
+        (json!({"layer_types": vec!["conv"; 40]}), "conv"),
+        (json!({"layer_types": ["mamba"]}), "1 entries for 40"),
+        (json!({"mamba_expand": 3}), "are not mamba_expand"),
+        (json!({"time_step_limit": [-1.0, 1.0]}), "two numbers"),
+    ] {
+        let error = with(&tiny, keys.clone()).unwrap_err();
+        assert!(error.contains(part), "{keys}: {error}");
+    }
+}
+
+#[test]
+fn mamba_2_is_of_three_families_with_the_widths_that_they_have() {
+    let of = |change: fn(&mut ModelConfig)| {
+        let mut config = ModelConfig {
+            d_model: 128,
+            mixer: Some(MixerConfig::Mamba2(Default::default())),
+            attention_every: Some(2),
+            ..llama()
+        };
+        change(&mut config);
+        model_type(&config)
+    };
+    assert_eq!(of(|_| {}), Some("granitemoehybrid"));
+    let nope = |c: &mut ModelConfig| c.position = PositionConfig::None(Default::default());
+    assert_eq!(of(nope), Some("granitemoehybrid"));
+    let half = |c: &mut ModelConfig| {
+        c.position = PositionConfig::Rope(RopeConfig {
+            fraction: 0.5,
+            ..RopeConfig::default()
+        });
+    };
+    assert_eq!(of(half), Some("bamba"));
+    assert_eq!(of(|c| c.d_model = 96), None, "two and two thirds as wide");
+    assert_eq!(of(|c| c.qk_norm = true), None);
+    let shared = |c: &mut ModelConfig| {
+        (c.mixer, c.attention_every) = (None, None);
+        c.moe = Some(crate::nn::MoeConfig {
+            shared_d_ff: Some(40),
+            ..Default::default()
+        });
+    };
+    assert_eq!(of(shared), Some("granitemoeshared"));
 }
