@@ -1,4 +1,4 @@
-//! Small JSON files that options name: tools, a schema.
+//! Small JSON files that options name: a schema.
 
 use crate::base::files::read_plain_text;
 use crate::base::text::{one_line, shown};
@@ -6,7 +6,7 @@ use crate::cli::exit::Failure;
 use serde_json::Value;
 use std::path::Path;
 
-/// Larger files are neither.
+/// Larger files are none.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Reads a file; `hint` says what it should be.

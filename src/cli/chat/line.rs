@@ -8,6 +8,8 @@ pub enum ParsedLine<'l> {
     New,
     Quit,
     Adapter(Option<&'l str>),
+    /// The result of a call; none: which one waits.
+    Tool(Option<&'l str>),
     Unknown(&'l str),
 }
 
@@ -16,6 +18,7 @@ pub const HELP: &str = "/adapter NAME, /adapter off  answer with an adapter (nam
 /help                        this list
 /new                         start a new conversation; keeps the system prompt
 /quit                        quit; Ctrl-D does the same
+/tool TEXT                   the result of the tool call that waits; /tool alone names it
 //TEXT                       send /TEXT to the model; a line that begins with a space is sent as it is";
 
 /// A slash and a word begin a command; paths, fractions and a doubled slash do not.
@@ -35,6 +38,10 @@ pub fn parse(line: &str) -> ParsedLine<'_> {
             "/new" => ParsedLine::New,
             "/quit" | "/exit" | "/bye" => ParsedLine::Quit,
             "/adapter" => ParsedLine::Adapter(words.next()),
+            "/tool" => {
+                let text = line["/tool".len()..].trim();
+                ParsedLine::Tool((!text.is_empty()).then_some(text))
+            }
             _ => ParsedLine::Unknown(first),
         },
         _ => ParsedLine::Text(line),

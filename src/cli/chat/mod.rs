@@ -2,12 +2,12 @@
 
 mod adapters;
 mod answer;
+mod calls;
 mod flow;
 mod json_file;
 mod keyboard;
 mod line;
 pub(super) mod session;
-pub(super) mod tools;
 
 use super::{
     Context,
@@ -15,6 +15,7 @@ use super::{
     exit::{Exit, Failure},
     model_ref,
 };
+use crate::data::chat::tool_calls::{TOOL_FILE, read_tools};
 use crate::hf::ADAPTER_CONFIG;
 use crate::link::{Link, launch::Launcher};
 use crate::models::Parts;
@@ -28,7 +29,7 @@ use std::path::{Path, PathBuf};
 ///
 /// Without --prompt, each line of standard input is a turn of one conversation; with --raw, or for a model without a
 /// chat template, each line is a separate prompt. With piped input only the answers are printed. A line that starts with a
-/// slash and a word is a command: /adapter, /help, /new, /quit; // sends a slash.
+/// slash and a word is a command: /adapter, /help, /new, /quit, /tool; // sends a slash.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A run (its best checkpoint), a checkpoint folder, a Hugging Face folder, a .gguf file or a hub id (org/name)
@@ -48,11 +49,12 @@ pub struct Args {
         allow_hyphen_values = true
     )]
     pub system: Option<String>,
-    /// Tools the model may call: a JSON file with a list of definitions, as for transformers' apply_chat_template
+    /// Tools the model may call: a JSON file with a list of definitions, as for transformers' apply_chat_template; `/tool TEXT`
+    /// gives a call's result
     #[arg(long, value_name = "FILE.json", conflicts_with = "raw")]
     pub tools: Option<PathBuf>,
-    /// Answer with JSON of this schema: a file with a JSON schema
-    #[arg(long, value_name = "FILE.json", conflicts_with = "tools")]
+    /// Answer with JSON of this schema, or with a call where there are tools: a file with a JSON schema
+    #[arg(long, value_name = "FILE.json")]
     pub json_schema: Option<PathBuf>,
     /// Complete the text as it is, without a chat template
     #[arg(long)]
@@ -74,7 +76,7 @@ const SCHEMA_HINT: &str = r#"a JSON schema such as {"type": "object", "propertie
 
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let tools = match &args.tools {
-        Some(path) => tools::read(path)?,
+        Some(path) => read_tools(path).map_err(|what| Failure::user_error(what, TOOL_FILE))?,
         None => Vec::new(),
     };
     let json_schema = match &args.json_schema {
@@ -150,6 +152,7 @@ fn converse<W: std::io::Write>(
         let line = line.map_err(unreadable)?;
         match session.handle_line(&line)? {
             LineResult::Text(text) => session.send_turn(text)?,
+            LineResult::Results(results) => session.send_results(results)?,
             LineResult::Obeyed => {}
             LineResult::Refused => exit = Exit::UserError,
             LineResult::Quit => break,
@@ -177,6 +180,9 @@ fn at_a_terminal<W: std::io::Write>(
                 match session.handle_line(&line)? {
                     LineResult::Text(text) => {
                         session.send_turn_interruptible(text, &mut keyboard)?
+                    }
+                    LineResult::Results(results) => {
+                        session.send_results_interruptible(results, &mut keyboard)?
                     }
                     LineResult::Obeyed | LineResult::Refused => {}
                     LineResult::Quit => return Ok(()),

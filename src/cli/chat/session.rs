@@ -1,6 +1,10 @@
-//! A plain-text conversation over a link to an inference engine: sending turns, printing answers.
+//! A plain-text conversation over a link to an inference engine: sending turns, printing answers. Calls of tools and their results are
+//! in `results`.
+
+mod results;
 
 use super::answer::Answer;
+use super::calls::Calls;
 use super::flow::Flow;
 use super::keyboard::Keyboard;
 use super::line::{HELP, ParsedLine};
@@ -9,8 +13,10 @@ use crate::base::human;
 use crate::base::sampling::Sampling;
 use crate::base::text::{one_line, sanitize};
 use crate::cli::exit::Failure;
+use crate::data::chat::tool_calls::Call;
 use crate::link::{Incoming, Link, message};
-use crate::wire::{Command, CommandId, Event, Prompt, StopReason, Turn, Wanted};
+use crate::wire::{Calling, Command, CommandId, Event, Prompt, StopReason, Turn, Wanted};
+use results::Last;
 use serde_json::{Value, json};
 use std::io::Write;
 
@@ -47,6 +53,9 @@ pub struct ChatSession<'a, W> {
     /// The model has a template, and raw text was not requested.
     converses: bool,
     turns: Vec<Turn>,
+    calls: Calls,
+    /// What of the answer is on the screen.
+    last: Option<Last>,
     /// Tokens that the model can read at once.
     context: u64,
     /// Number format of its KV cache.
@@ -63,6 +72,8 @@ pub struct ChatSession<'a, W> {
 pub enum LineResult<'l> {
     /// A text for the model.
     Text(&'l str),
+    /// Results of its tool calls.
+    Results(Vec<Turn>),
     Obeyed,
     Refused,
     Quit,
@@ -146,6 +157,8 @@ impl<'a, W: Write> ChatSession<'a, W> {
         Ok(ChatSession {
             converses,
             turns: system.into_iter().collect(),
+            calls: Calls::new(options.tools.clone()),
+            last: None,
             context,
             kv_cache,
             notes: notes.iter().map(|note| one_line(note)).collect(),
@@ -194,6 +207,7 @@ impl<'a, W: Write> ChatSession<'a, W> {
             }
             ParsedLine::New => {
                 self.turns.retain(|turn| turn.role == "system");
+                self.calls.forget();
                 match self.converses {
                     true => errln!("a new conversation"),
                     false => errln!("each line is already a separate prompt"),
@@ -201,6 +215,7 @@ impl<'a, W: Write> ChatSession<'a, W> {
                 LineResult::Obeyed
             }
             ParsedLine::Adapter(name) => self.adapter(name)?,
+            ParsedLine::Tool(result) => self.tool(result),
             ParsedLine::Unknown(word) => {
                 errln!("unknown command {}\n{HELP}", one_line(word));
                 LineResult::Refused
@@ -296,28 +311,77 @@ impl<'a, W: Write> ChatSession<'a, W> {
     }
 
     fn said(&mut self, text: &str, keyboard: Option<&mut Keyboard>) -> anyhow::Result<TurnResult> {
-        let prompt = match self.converses {
-            true => {
-                self.turns.push(Turn::new("user", text));
-                let messages = self.turns.clone();
-                match self.options.tools.is_empty() {
-                    true => Prompt::Turns(messages),
-                    false => Prompt::WithTools {
-                        messages,
-                        tools: self.options.tools.clone(),
-                    },
+        match self.converses {
+            true => self.turned(text, vec![Turn::new("user", text)], keyboard),
+            false => {
+                if self.options.terminal && !self.options.json {
+                    self.print(text)?;
                 }
+                let asked = self.asked(text, Prompt::Text(text.into()), keyboard)?;
+                Ok(asked.map_or_else(TurnResult::Refused, |_| TurnResult::Answered))
             }
-            false => Prompt::Text(text.into()),
-        };
-        if self.options.terminal && !self.converses && !self.options.json {
-            self.print(text)?;
         }
+    }
+
+    /// The conversation with these turns and the answer to them; without them where there is none.
+    fn turned(
+        &mut self,
+        said: &str,
+        turns: Vec<Turn>,
+        keyboard: Option<&mut Keyboard>,
+    ) -> anyhow::Result<TurnResult> {
+        let before = self.turns.len();
+        self.turns.extend(turns);
+        let messages = self.turns.clone();
+        let prompt = match self.options.tools.is_empty() {
+            true => Prompt::Turns(messages),
+            false => Prompt::WithTools {
+                messages,
+                tools: self.options.tools.clone(),
+            },
+        };
+        let answer = match self.asked(said, prompt, keyboard)? {
+            Ok(answer) => answer,
+            Err(why) => {
+                self.turns.truncate(before);
+                self.calls.take_back();
+                return Ok(TurnResult::Refused(why));
+            }
+        };
+        match answer.text.is_empty() && answer.reason == Some(StopReason::Cancelled) {
+            // Interrupted before its first token: as if it had not been asked.
+            true => {
+                self.turns.truncate(before);
+                self.calls.take_back();
+            }
+            false => {
+                let turn = self.calls.turn(&answer.text, before);
+                self.turns.push(turn);
+                self.say_who_waits();
+            }
+        }
+        Ok(TurnResult::Answered)
+    }
+
+    /// Asks, and shows the answer; or says why there is none.
+    fn asked(
+        &mut self,
+        said: &str,
+        prompt: Prompt,
+        keyboard: Option<&mut Keyboard>,
+    ) -> anyhow::Result<Result<Answer, Failure>> {
+        let json_schema = self.options.json_schema.clone();
+        let has_tools = !self.options.tools.is_empty();
         let asked = self.link.send(Command::Generate {
             prompt,
             sampling: self.options.sampling.clone(),
             wanted: Wanted {
-                json_schema: self.options.json_schema.clone(),
+                // Next to an answer of a form, calls are known to the parser as well.
+                calls: json_schema
+                    .as_ref()
+                    .filter(|_| has_tools)
+                    .map(|_| Calling::default()),
+                json_schema,
                 ..Wanted::default()
             },
         })?;
@@ -325,27 +389,21 @@ impl<'a, W: Write> ChatSession<'a, W> {
             context: self.context,
             ..Answer::default()
         };
+        self.last = None;
+        self.calls.begin(None);
         let refused = self.answer(asked, keyboard, &mut answer);
+        if self.options.terminal && !self.options.json {
+            let rest = self.calls.finish();
+            self.show(rest)?;
+        }
         if !matches!(refused, Ok(None)) {
             self.break_off(&answer)?;
         }
         if let Some(why) = refused? {
-            if self.converses {
-                self.turns.pop();
-            }
-            return Ok(TurnResult::Refused(why));
+            return Ok(Err(why));
         }
-        self.end(text, &answer)?;
-        match (self.converses, answer.text.is_empty()) {
-            (true, false) => self.turns.push(Turn::new("assistant", answer.text)),
-            // Interrupted before its first token: as if it had not been asked.
-            (true, true) if answer.reason == Some(StopReason::Cancelled) => {
-                self.turns.pop();
-            }
-            (true, true) => self.turns.push(Turn::new("assistant", "")),
-            (false, _) => {}
-        }
-        Ok(TurnResult::Answered)
+        self.end(said, &answer)?;
+        Ok(Ok(answer))
     }
 
     /// Ends the line on which an error broke an answer off, so that the error has one of its own.
@@ -395,7 +453,13 @@ impl<'a, W: Write> ChatSession<'a, W> {
         answer: &mut Answer,
     ) -> anyhow::Result<Option<Failure>> {
         match event {
-            Event::Prompted { command, text, .. } if command == asked => {
+            Event::Prompted {
+                command,
+                text,
+                tool_calls,
+                ..
+            } if command == asked => {
+                self.calls.begin(tool_calls.as_deref());
                 if self.options.show_prompt && !self.options.json {
                     errln!("{}", sanitize(&text));
                 }
@@ -415,6 +479,11 @@ impl<'a, W: Write> ChatSession<'a, W> {
                         let token = json!({"id": id, "text": text, "logprob": logprob});
                         answer.tokens.push(token);
                     }
+                    false if self.options.terminal => {
+                        let parts = self.calls.push(&text);
+                        self.show(parts)?;
+                    }
+                    // A pipe gets what the model wrote.
                     false => self.print(&text)?,
                 }
                 answer.text.push_str(&text);
@@ -499,6 +568,10 @@ impl<'a, W: Write> ChatSession<'a, W> {
             // Of the turn; none: the base alone.
             "adapter": self.in_use,
         });
+        let (_, calls) = self.calls.of(&answer.text, self.turns.len());
+        if !calls.is_empty() {
+            object["tool_calls"] = calls.iter().map(Call::as_value).collect();
+        }
         if self.options.show_prompt {
             object["rendered"] = answer.prompt.as_str().into();
         }

@@ -9,11 +9,13 @@ use crate::wire::StopReason;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What an answer may call.
-pub struct CallsWanted {
+/// How calls are read out of an answer.
+pub struct CallsRead {
     pub tools: Tools,
     /// Several of them; otherwise the answer ends at the first call.
     pub several: bool,
+    /// What ends an answer that calls.
+    pub end: Finish,
 }
 
 /// An answer while it is written. Dropping it ends it.
@@ -56,10 +58,11 @@ enum Calls {
     /// The text is passed on as it is.
     None,
     /// The format is not known yet.
-    Wanted(CallsWanted),
+    Wanted(CallsRead),
     Read {
         reader: CallReader,
         several: bool,
+        end: Finish,
         found: bool,
     },
 }
@@ -70,7 +73,7 @@ impl Answer {
         is_first: bool,
         model: Arc<Model>,
         pieces: Pieces,
-        calls: Option<CallsWanted>,
+        calls: Option<CallsRead>,
         echo: Echo,
     ) -> Answer {
         Answer {
@@ -109,8 +112,8 @@ impl Answer {
                     self.usage.completion += u64::from(score.is_some());
                     let parts = self.calls.push(text);
                     self.pass_on(parts, score);
-                    if self.calls.is_enough() {
-                        self.end_at_call();
+                    if let Some(end) = self.calls.enough() {
+                        self.end_at_call(end);
                     }
                 }
                 Some(Piece::Done {
@@ -125,9 +128,9 @@ impl Answer {
                         prompt: self.counted(prompt_tokens),
                         completion: n_tokens,
                     };
-                    let (parts, found) = std::mem::replace(&mut self.calls, Calls::None).finish();
+                    let (parts, end) = std::mem::replace(&mut self.calls, Calls::None).finish();
                     self.pass_on(parts, None);
-                    self.ready.push_back(Step::End(finish(reason, found)));
+                    self.ready.push_back(Step::End(finish(reason, end)));
                 }
                 Some(Piece::Refused(why)) => return Err(Failed::Refused(why)),
                 Some(Piece::Broken(why)) => return Err(Failed::Broken(why)),
@@ -146,14 +149,14 @@ impl Answer {
     }
 
     /// The model need not write on.
-    fn end_at_call(&mut self) {
+    fn end_at_call(&mut self, end: Finish) {
         self.pieces.close();
         errln!(
             "{} · {} · up to its call",
             self.id,
             human::counted(self.usage.completion, "token")
         );
-        self.ready.push_back(Step::End(Finish::ToolCalls));
+        self.ready.push_back(Step::End(end));
     }
 
     /// A token's text is what it adds before the first call that it completes; it may be empty.
@@ -230,6 +233,7 @@ impl Calls {
             (Calls::Wanted(wanted), Some(format)) => Calls::Read {
                 reader: CallReader::new(format, wanted.tools),
                 several: wanted.several,
+                end: wanted.end,
                 found: false,
             },
             (calls, _) => calls,
@@ -243,31 +247,37 @@ impl Calls {
                 reader,
                 several,
                 found,
+                ..
             } => kept(reader.push(&text), *several, found),
         }
     }
 
-    /// There is a call, and no other one is wanted.
-    fn is_enough(&self) -> bool {
-        matches!(
-            self,
+    /// What ends the answer: there is a call, and no other one is wanted.
+    fn enough(&self) -> Option<Finish> {
+        match self {
             Calls::Read {
                 several: false,
                 found: true,
+                end,
                 ..
-            }
-        )
+            } => Some(*end),
+            _ => None,
+        }
     }
 
-    /// The rest, and whether there was a call.
-    fn finish(self) -> (Vec<Part>, bool) {
+    /// The rest, and what ends the answer if there was a call.
+    fn finish(self) -> (Vec<Part>, Option<Finish>) {
         match self {
-            Calls::None | Calls::Wanted(_) => (Vec::new(), false),
+            Calls::None | Calls::Wanted(_) => (Vec::new(), None),
             Calls::Read {
                 reader,
                 several,
+                end,
                 mut found,
-            } => (kept(reader.finish(), several, &mut found), found),
+            } => {
+                let parts = kept(reader.finish(), several, &mut found);
+                (parts, found.then_some(end))
+            }
         }
     }
 }
@@ -285,10 +295,9 @@ fn kept(parts: Vec<Part>, several: bool, found: &mut bool) -> Vec<Part> {
     kept
 }
 
-fn finish(reason: StopReason, calls: bool) -> Finish {
+fn finish(reason: StopReason, after_calls: Option<Finish>) -> Finish {
     match reason {
-        StopReason::Stop if calls => Finish::ToolCalls,
-        StopReason::Stop => Finish::Stop,
+        StopReason::Stop => after_calls.unwrap_or(Finish::Stop),
         // The context's end is a length, too.
         StopReason::Length | StopReason::Context | StopReason::Cancelled | StopReason::Failed => {
             Finish::Length

@@ -1,9 +1,9 @@
 //! The answers to one request, as many at once as the model writes: whole, or as a stream of events.
 
-use super::answer::{Answer, CallsWanted, Echo, Step};
+use super::answer::{Answer, CallsRead, Echo, Step};
 use super::failed::Failed;
 use super::model::Job;
-use super::reply::{Choice, Usage};
+use super::reply::{Choice, Finish, Usage};
 use super::request::Endpoint;
 use super::routes::{Accepted, Server};
 use crate::base::sampling::Sampling;
@@ -86,6 +86,7 @@ impl Server {
                 end_token: accepted.head.endpoint == Endpoint::Completions
                     && accepted.head.logprobs.is_some(),
                 json_schema: accepted.json_schema.clone(),
+                calls: accepted.calls.held.clone(),
                 repeatable: accepted.repeatable,
             },
             prompt: prompt.clone(),
@@ -96,9 +97,13 @@ impl Server {
             adapter: accepted.adapter.clone(),
         };
         let calls = match &job.prompt {
-            Prompt::WithTools { tools, .. } => Some(CallsWanted {
+            Prompt::WithTools { tools, .. } => Some(CallsRead {
                 tools: Tools::new(tools.clone()),
-                several: accepted.several_calls,
+                several: accepted.calls.several,
+                end: match accepted.calls.is_named {
+                    true => Finish::Stop,
+                    false => Finish::ToolCalls,
+                },
             }),
             _ => None,
         };

@@ -1,12 +1,13 @@
 //! The bodies of requests: what they ask for, and what cannot be done. A setting that would change the answer and is not
 //! supported is an error, never left out silently.
 
+mod calls;
 mod fields;
 
 use crate::base::sampling::Sampling;
 use crate::base::text::one_line;
-use crate::cli::chat::tools;
 use crate::wire::{Prompt, Turn};
+pub use calls::Calls;
 use fields::{Fields, mistyped};
 use serde_json::{Value, json};
 
@@ -48,8 +49,8 @@ pub struct Asked {
     pub logprobs: Option<usize>,
     /// The answer begins with the prompt.
     pub echo: bool,
-    /// An answer may call several tools.
-    pub several_calls: bool,
+    /// What answers may call, and what they must.
+    pub calls: Calls,
     /// Answers are JSON values of this schema.
     pub json_schema: Option<Value>,
     /// The request names a seed, or the server has one: the same request gets the same answer.
@@ -100,8 +101,13 @@ pub fn read(endpoint: Endpoint, body: &[u8], defaults: &Defaults) -> Result<Aske
     };
     let names_seed = map.get("seed").is_some_and(|seed| !seed.is_null());
     let mut fields = Fields(map);
+    let json_schema = json_schema(&mut fields)?;
+    let calls = match endpoint {
+        Endpoint::Chat => Calls::read(&mut fields, json_schema.is_some())?,
+        Endpoint::Completions => Calls::default(),
+    };
     let prompts = match endpoint {
-        Endpoint::Chat => vec![chat_prompt(&mut fields)?],
+        Endpoint::Chat => vec![chat_prompt(&mut fields, &calls.tools)?],
         Endpoint::Completions => texts(&mut fields)?,
     };
     let echo = endpoint == Endpoint::Completions && fields.flag("echo")?.unwrap_or(false);
@@ -115,16 +121,11 @@ pub fn read(endpoint: Endpoint, body: &[u8], defaults: &Defaults) -> Result<Aske
         usage_in_stream: usage_in_stream(&mut fields)?,
         logprobs: logprobs(endpoint, &mut fields)?,
         echo,
-        several_calls: fields.flag("parallel_tool_calls")?.unwrap_or(true),
-        json_schema: json_schema(&mut fields)?,
+        calls,
+        json_schema,
         repeatable: names_seed || defaults.seed.is_some(),
     };
     fields.finish()?;
-    let has_tools = matches!(asked.prompts[..], [Prompt::WithTools { .. }]);
-    if has_tools && asked.json_schema.is_some() {
-        let what = "not together with tools, whose calls have forms of their own";
-        return Err(Wrong::field("response_format", what));
-    }
     if asked.prompts.len() as u64 * asked.n > MOST_ANSWERS {
         let what = format!(
             "{} prompts with {} answers each; at most {MOST_ANSWERS} answers",
@@ -307,7 +308,7 @@ fn texts(fields: &mut Fields) -> Result<Vec<Prompt>, Wrong> {
     }
 }
 
-fn chat_prompt(fields: &mut Fields) -> Result<Prompt, Wrong> {
+fn chat_prompt(fields: &mut Fields, tools: &[Value]) -> Result<Prompt, Wrong> {
     let messages = match fields.take("messages") {
         Some(Value::Array(list)) if !list.is_empty() => list
             .into_iter()
@@ -325,29 +326,12 @@ fn chat_prompt(fields: &mut Fields) -> Result<Prompt, Wrong> {
         let what = "the last message calls tools: their results (`role: tool`) must follow";
         return Err(Wrong::field(&name, what));
     }
-    let tools = match fields.take("tools") {
-        None => Vec::new(),
-        Some(Value::Array(tools)) => tools,
-        Some(other) => return Err(mistyped("tools", "a list", &other)),
-    };
-    for (at, tool) in tools.iter().enumerate() {
-        tools::check(tool)
-            .map_err(|(key, what)| Wrong::field(&format!("tools[{at}]{key}"), what))?;
-    }
-    let tools = match fields.take("tool_choice") {
-        None => tools,
-        Some(Value::String(word)) if word == "auto" => tools,
-        Some(Value::String(word)) if word == "none" => Vec::new(),
-        Some(_) => {
-            return Err(Wrong::field(
-                "tool_choice",
-                "only `auto` and `none` are supported: the model decides",
-            ));
-        }
-    };
     Ok(match tools.is_empty() {
         true => Prompt::Turns(messages),
-        false => Prompt::WithTools { messages, tools },
+        false => Prompt::WithTools {
+            messages,
+            tools: tools.to_vec(),
+        },
     })
 }
 

@@ -4,7 +4,7 @@ use super::access::{self, Access};
 use super::failed::{Failed, json_of, refusal};
 use super::model::{Model, Place};
 use super::reply::{self, Head};
-use super::request::{self, Defaults, Endpoint, Wrong};
+use super::request::{self, Calls, Defaults, Endpoint, Wrong};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::sampling::Sampling;
 use crate::base::text::one_line;
@@ -169,8 +169,8 @@ pub struct Accepted {
     pub adapter: Option<String>,
     pub stream: bool,
     pub usage_in_stream: bool,
-    /// An answer may call several tools.
-    pub several_calls: bool,
+    /// What answers may call, and what they must.
+    pub calls: Calls,
     /// Answers begin with their prompt.
     pub echo: bool,
     /// Answers are JSON values of this schema.
@@ -237,7 +237,7 @@ impl Server {
             n: asked.n,
             stream: asked.stream,
             usage_in_stream: asked.usage_in_stream,
-            several_calls: asked.several_calls,
+            calls: asked.calls,
             echo: asked.echo,
             json_schema: asked.json_schema,
             repeatable: asked.repeatable,

@@ -298,6 +298,11 @@ mod tests {
             prompt_logprobs: true,
             end_token: true,
             json_schema: Some(serde_json::json!({"type": "object"})),
+            calls: Some(crate::wire::Calling {
+                required: true,
+                function: Some("add".into()),
+                one: true,
+            }),
             repeatable: true,
         };
         line("a".into(), wanted);

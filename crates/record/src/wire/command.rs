@@ -80,10 +80,28 @@ pub struct Wanted {
     /// The answer is a JSON value of this schema.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub json_schema: Option<serde_json::Value>,
+    /// Calls in the answer have arguments of their tools' schemas.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<Calling>,
     /// Prompt, sampling and seed alone decide the answer: the whole prompt is computed. A prefix from the KV cache of an earlier
     /// text was rounded otherwise, above all with quantized weights.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub repeatable: bool,
+}
+
+/// Calls of the tools of a prompt, in a format that is known. Where a JSON schema is wanted as well, the answer is one or the other.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Calling {
+    /// The answer is a call; otherwise it may be text.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub required: bool,
+    /// Of this function alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// At most one.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub one: bool,
 }
 
 impl Wanted {

@@ -9,7 +9,7 @@ mod metric;
 
 pub use crate::base::num::Num;
 pub use codec::{DecodeError, MAX_LINE, decode_command, decode_envelope, encode};
-pub use command::{Command, CommandId, Prompt, Request, StopWhen, Turn, Wanted};
+pub use command::{Calling, Command, CommandId, Prompt, Request, StopWhen, Turn, Wanted};
 pub use event::{
     Envelope, Event, ExaminedExample, ExaminedSequence, LikelyToken, Outcome, Outlier, Phase,
     PromptToken, StopReason, UndoPoint, Values,

@@ -147,6 +147,7 @@ actions! {
     }
     Chat "chat" "Chat" {
         Send "send" "send" "Send the turn, or complete the text; an empty line continues a truncated answer."
+        ToolResult "tool-result" "tool result" "Send what is typed as the result of the tool call that waits for one."
         NewLine "new-line" "new line" "Insert a line break into the prompt."
         StopAnswer "stop-answer" "stop" "Stop generating; otherwise leave the prompt, so that single keys work."
         Checkpoints "checkpoints" "model" "Choose a model: a checkpoint, a model folder, a .gguf file."
@@ -154,7 +155,7 @@ actions! {
         DropModel "drop-model" "remove" "Remove the selected model."
         NextModel "next-model" "next model" "Select the next model; in a narrow window, show it."
         NextAdapter "next-adapter" "adapter" "Answer with the model's next adapter; after the last one, the base alone."
-        Settings "settings" "settings" "Temperature, top-k, top-p, min-p, penalty, seed, length, stop strings, context, system prompt."
+        Settings "settings" "settings" "Temperature, top-k, top-p, min-p, penalty, seed, length, stop strings, context, system prompt, tools."
         Resend "resend" "resend" "Regenerate the last answers."
         EditTurn "edit-turn" "edit" "Edit and resend the last turn; again for the turn before."
         TokenColours "token-colours" "colours" "Colour tokens by probability, by entropy, or not."

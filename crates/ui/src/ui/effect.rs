@@ -47,6 +47,8 @@ pub enum Effect {
         slot: Slot,
         model: PathBuf,
     },
+    /// Read a file of tools that models of the chat may call.
+    ReadTools(PathBuf),
     /// Write a conversation beside the runs.
     SaveChat(Box<SavedChat>),
     /// Let a link go; its engine goes on (an inference engine ends).

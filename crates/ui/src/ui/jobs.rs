@@ -27,6 +27,7 @@ use crate::advisor::saved_answers;
 use crate::advisor::wizard::{Answers, Context, InspectRequest, Inspection};
 use crate::base::clock::{Clock, SystemClock, pause};
 use crate::base::paths::{Env, expand_home};
+use crate::data::chat::tool_calls::read_tools;
 use crate::data::formats::in_options;
 use crate::data::inspect::{Progress, Subject};
 use crate::data::source::ReadContext;
@@ -311,6 +312,14 @@ impl JobContext {
         if let Ok(model) = self.typed(model) {
             let _ = kept::keep_model(&self.env, &first_part(&model));
         }
+    }
+
+    /// Reads a file of tool definitions.
+    ///
+    /// # Errors
+    /// A sentence: it has none.
+    pub fn tools(&self, path: &Path) -> Result<Vec<serde_json::Value>, String> {
+        read_tools(&self.typed(path)?)
     }
 
     /// Writes a conversation into a folder beside the runs.

@@ -63,6 +63,11 @@ pub enum Msg {
     Checkpoints(Vec<CheckpointRow>),
     /// Model folders and GGUF files near by.
     ModelFiles(ModelFiles),
+    /// The tools of a file, or why it has none.
+    Tools {
+        path: PathBuf,
+        result: Result<Vec<serde_json::Value>, String>,
+    },
     /// A conversation was written into these files, or why not.
     ChatSaved(Result<Vec<PathBuf>, String>),
     /// The screen was written as a picture, or why not.

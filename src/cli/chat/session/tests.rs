@@ -67,8 +67,16 @@ fn talked(
         asked
     });
     let mut out = Vec::new();
-    let result = ChatSession::begin(&mut link, &mut out, options)
-        .and_then(|mut talk| said.iter().try_for_each(|text| talk.send_turn(text)));
+    let result = ChatSession::begin(&mut link, &mut out, options).and_then(|mut talk| {
+        said.iter()
+            .try_for_each(|text| match text.strip_prefix("/tool ") {
+                Some(_) => match talk.handle_line(text)? {
+                    LineResult::Results(results) => talk.send_results(results),
+                    other => panic!("{other:?}"),
+                },
+                None => talk.send_turn(text),
+            })
+    });
     drop(link);
     Talked {
         asked: engine.join().unwrap(),
@@ -519,4 +527,91 @@ fn a_model_of_a_run_without_a_template_tells_its_method_and_its_stop() {
     );
     let base = completes(None, &[]);
     assert_eq!(base, "this model has no chat template: it completes text");
+}
+
+#[test]
+fn a_call_is_shown_as_one_and_its_result_goes_back() {
+    let call = "I look.\n<tool_call>\n{\"name\": \"find\", \"arguments\": {\"what\": \"it\"}}\n</tool_call>";
+    let answers = |tokens: usize| {
+        let prompted = Event::Prompted {
+            command: 0,
+            text: "rendered".into(),
+            prompt_tokens: 10,
+            tool_calls: Some("hermes".into()),
+        };
+        let pieces: Vec<char> = call.chars().collect();
+        let pieces = pieces
+            .chunks(tokens)
+            .map(|piece| token(0, &piece.iter().collect::<String>()));
+        let first = std::iter::once(prompted.clone())
+            .chain(pieces)
+            .chain([end(StopReason::Stop)]);
+        vec![
+            first.collect(),
+            vec![prompted, token(0, "It is here."), end(StopReason::Stop)],
+        ]
+    };
+    let tools = vec![json!({"name": "find"})];
+    let terminal = ChatOptions {
+        terminal: true,
+        columns: Some(80),
+        tools: tools.clone(),
+        ..ChatOptions::default()
+    };
+    for size in [1, 5, 500] {
+        let heard = talked(
+            Some("t"),
+            answers(size),
+            terminal.clone(),
+            &["where?", "/tool in the box"],
+        );
+        heard.result.unwrap();
+        assert_eq!(
+            heard.out,
+            "I look.\ncall find\n    what: \"it\"\nIt is here.\n"
+        );
+        let Command::Generate {
+            prompt: Prompt::WithTools { messages, .. },
+            ..
+        } = &heard.asked[1]
+        else {
+            panic!("{:?}", heard.asked);
+        };
+        let said: Vec<_> = messages
+            .iter()
+            .map(|m| (m.role.as_str(), m.content.as_str()))
+            .collect();
+        assert_eq!(
+            said,
+            [
+                ("user", "where?"),
+                ("assistant", "I look."),
+                ("tool", "in the box")
+            ]
+        );
+        assert_eq!(
+            messages[1].extra["tool_calls"][0]["function"]["arguments"],
+            json!({"what": "it"})
+        );
+        assert_eq!(
+            messages[2].extra["tool_call_id"],
+            messages[1].extra["tool_calls"][0]["id"]
+        );
+    }
+    // A pipe gets what the model wrote.
+    let pipe = ChatOptions {
+        tools: tools.clone(),
+        ..ChatOptions::default()
+    };
+    let heard = talked(Some("t"), answers(3), pipe, &["where?", "/tool x"]);
+    assert_eq!(heard.out, format!("{call}\nIt is here.\n"));
+    let json = ChatOptions {
+        tools,
+        json: true,
+        ..ChatOptions::default()
+    };
+    let heard = talked(Some("t"), answers(3)[..1].to_vec(), json, &["where?"]);
+    let object: Value = serde_json::from_str(&heard.out).unwrap();
+    assert_eq!(object["text"], call);
+    assert_eq!(object["tool_calls"][0]["function"]["name"], "find");
 }

@@ -1,6 +1,7 @@
 //! Bodies of requests, right and wrong.
 
 use super::*;
+use crate::wire::Calling;
 use serde_json::json;
 
 fn read_as(endpoint: Endpoint, body: &Value) -> Result<Asked, String> {
@@ -176,6 +177,70 @@ fn messages_are_turns_whatever_the_form_of_their_content() {
 }
 
 #[test]
+fn what_must_be_called_is_held_to_its_schema() {
+    let tools = |strict: Value| {
+        let f = json!({"type": "function", "function": {"name": "f", "strict": strict}});
+        json!([f, {"name": "g"}])
+    };
+    let held = |more: Value| {
+        let mut body = more;
+        if body.get("tools").is_none() {
+            body["tools"] = tools(Value::Null);
+        }
+        chat(body).unwrap().calls
+    };
+    let calling = |required, function: Option<&str>, one| {
+        let function = function.map(String::from);
+        Some(Calling {
+            required,
+            function,
+            one,
+        })
+    };
+    let form = json!({"type": "json_object"});
+    let named = json!({"type": "function", "function": {"name": "g"}});
+    for (more, expected) in [
+        (json!({}), None),
+        (json!({"tool_choice": "auto"}), None),
+        (
+            json!({"tool_choice": "none", "response_format": form}),
+            None,
+        ),
+        (
+            json!({"tool_choice": "required"}),
+            calling(true, None, false),
+        ),
+        (
+            json!({"tool_choice": "required", "parallel_tool_calls": false}),
+            calling(true, None, true),
+        ),
+        (
+            json!({"tool_choice": named}),
+            calling(true, Some("g"), true),
+        ),
+        (
+            json!({"response_format": form}),
+            calling(false, None, false),
+        ),
+        (
+            json!({"tools": tools(true.into()), "parallel_tool_calls": false}),
+            calling(false, None, true),
+        ),
+        (json!({"tools": tools(false.into())}), None),
+    ] {
+        let name = more.to_string();
+        let calls = held(more);
+        assert_eq!(calls.held, expected, "{name}");
+        assert_eq!(calls.is_named, name.contains("\"g\""), "{name}");
+        let seen = json!(calls.tools).to_string();
+        assert!(
+            !seen.contains("strict"),
+            "the model does not see it: {seen}"
+        );
+    }
+}
+
+#[test]
 fn what_is_wrong_is_named_with_what_was_expected() {
     for (more, part) in [
         (
@@ -230,10 +295,6 @@ fn what_is_wrong_is_named_with_what_was_expected() {
             "response_format.json_schema.schema: expected an object, found null",
         ),
         (
-            json!({"response_format": {"type": "json_object"}, "tools": [{"name": "f"}]}),
-            "response_format: not together with tools",
-        ),
-        (
             json!({"top_logprobs": 5}),
             "top_logprobs: needs logprobs, which must be true",
         ),
@@ -245,7 +306,19 @@ fn what_is_wrong_is_named_with_what_was_expected() {
         (json!({"logit_bias": {"5": 1}}), "logit_bias: not supported"),
         (
             json!({"tool_choice": "required"}),
-            "tool_choice: only `auto` and `none`",
+            "tool_choice: there are no tools to call",
+        ),
+        (
+            json!({"tool_choice": {"type": "function", "function": {"name": "g"}}, "tools": [{"name": "f"}]}),
+            "tool_choice: there is no tool g; there is f",
+        ),
+        (
+            json!({"tool_choice": {"type": "allowed_tools"}, "tools": [{"name": "f"}]}),
+            "tool_choice: expected `none`, `auto`, `required` or {\"type\": \"function\"",
+        ),
+        (
+            json!({"tools": [{"type": "function", "function": {"name": "f", "strict": 1}}]}),
+            "tools[0].function.strict: expected true or false",
         ),
         (
             json!({"temprature": 1}),

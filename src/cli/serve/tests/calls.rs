@@ -95,3 +95,38 @@ fn a_stream_has_each_call_as_a_piece() {
     assert_eq!(calls[1]["function"]["arguments"], "{\"a\":1}");
     assert_eq!(choices.last().unwrap()["finish_reason"], "tool_calls");
 }
+
+#[test]
+fn a_call_that_must_be_ends_as_openais_do_and_its_rules_reach_the_engine() {
+    let server = served(Some("t"), &[], None);
+    let named = json!({"type": "function", "function": {"name": "add"}});
+    for (choice, finish, n) in [(json!("required"), "tool_calls", 2), (named, "stop", 1)] {
+        let asked = calling(&json!({"tool_choice": choice}));
+        let (_, reply) = server.post("/v1/chat/completions", &asked);
+        let choice = &reply["choices"][0];
+        assert_eq!(choice["finish_reason"], finish);
+        assert_eq!(choice["message"]["tool_calls"].as_array().unwrap().len(), n);
+        let mut asked = asked;
+        asked["stream"] = true.into();
+        let (_, text) = server.ask("POST", "/v1/chat/completions", JSON, &asked.to_string());
+        let last = text
+            .split("\n\n")
+            .filter(|event| event.contains("finish_reason"))
+            .next_back();
+        let last: Value =
+            serde_json::from_str(last.unwrap().strip_prefix("data: ").unwrap()).unwrap();
+        assert_eq!(last["choices"][0]["finish_reason"], finish);
+    }
+    let wanted: Vec<_> = server
+        .commands
+        .try_iter()
+        .filter_map(|command| match command {
+            Command::Generate { wanted, .. } => wanted.calls,
+            _ => None,
+        })
+        .collect();
+    assert_eq!(wanted.len(), 4);
+    assert!(wanted.iter().all(|calls| calls.required));
+    assert_eq!((wanted[0].one, wanted[2].one), (false, true));
+    assert_eq!(wanted[2].function.as_deref(), Some("add"));
+}

@@ -24,15 +24,7 @@ fn rows(parallel: usize, adapters: &[&str]) -> Rows {
     let (seen, asked) = std_mpsc::channel();
     let (pass, passes) = std_mpsc::channel::<()>();
     std::thread::spawn(move || {
-        let say = |event| {
-            let envelope = Envelope {
-                v: VERSION,
-                seq: 1,
-                t: UnixMillis(0),
-                event,
-            };
-            let _ = send.blocking_send(Incoming::Event(Box::new(envelope)));
-        };
+        let say = |event| say(&send, event);
         say(loaded);
         let mut running: BTreeMap<u64, Vec<char>> = BTreeMap::new();
         while passes.recv().is_ok() {
@@ -50,7 +42,7 @@ fn rows(parallel: usize, adapters: &[&str]) -> Rows {
                         assert!(running.len() <= parallel, "more than there are rows");
                     }
                     Command::Cancel { target } if running.remove(&target).is_some() => {
-                        say(ended(target, StopReason::Cancelled));
+                        say(ended(target, 1, StopReason::Cancelled));
                     }
                     _ => {}
                 }
@@ -59,7 +51,7 @@ fn rows(parallel: usize, adapters: &[&str]) -> Rows {
                 let endless = letters.first().copied();
                 let endless = endless.filter(|letter| ['!', '#'].contains(letter));
                 let Some(letter) = endless.or_else(|| letters.pop()) else {
-                    say(ended(*id, StopReason::Stop));
+                    say(ended(*id, 1, StopReason::Stop));
                     return false;
                 };
                 say(Event::Token {
@@ -81,20 +73,6 @@ fn rows(parallel: usize, adapters: &[&str]) -> Rows {
     Rows {
         served: served_over(link, asked, None, model::SLOW),
         pass,
-    }
-}
-
-fn ended(command: u64, reason: StopReason) -> Event {
-    Event::Generated {
-        command,
-        n_tokens: 1,
-        prompt_tokens: 3,
-        kept_tokens: 0,
-        seconds: 0.5,
-        prefill_seconds: 0.1,
-        reason,
-        message: String::new(),
-        broken: false,
     }
 }
 

@@ -1,29 +1,29 @@
 //! How texts and conversations become tokens and what ends an answer: as the model's files say, and as those of an adapter do that
 //! was trained otherwise.
 
-use super::form::{Form, Forms};
+use super::form::Vocabulary;
 use super::opening::{self, Training};
 use crate::base::child::Child;
 use crate::base::text::one_line;
 use crate::data::chat::Template;
+use crate::data::chat::tool_calls::Format;
 use crate::data::tokenizer::{TokenBytes, Tokenizer};
 use crate::engine::brought;
 use crate::hf;
-use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::Arc;
 
 pub(super) struct Conventions {
-    pub tokenizer: Tokenizer,
+    pub tokenizer: Arc<Tokenizer>,
     pub template: Option<Template>,
+    /// The format of its tool calls, where it is known.
+    pub calls: Option<&'static Format>,
     /// Tokens that end a text or a turn.
     pub ends: Vec<u32>,
     /// Nothing where there is a template, which says how an answer ends.
     pub training: Training,
-    /// What each token stands for, once it is asked for.
-    bytes: OnceLock<TokenBytes>,
-    /// What is needed for answers of a form, once one is asked for.
-    forms: OnceLock<Result<Forms, String>>,
+    /// What is needed for answers of a form, and for the bytes of tokens.
+    pub vocabulary: Arc<Vocabulary>,
 }
 
 impl Conventions {
@@ -41,30 +41,23 @@ impl Conventions {
             Some(_) => Training::default(),
             None => opening::training(path, &ends),
         };
+        let calls = template.as_ref();
+        let calls = calls.and_then(|template| Format::of(template, &tokenizer));
+        let tokenizer = Arc::new(tokenizer);
+        let vocabulary = Vocabulary::new(Arc::clone(&tokenizer), ends.clone(), vocab_size);
         let conventions = Conventions {
             tokenizer,
             template,
+            calls,
             ends,
             training,
-            bytes: OnceLock::new(),
-            forms: OnceLock::new(),
+            vocabulary: Arc::new(vocabulary),
         };
         (conventions, note)
     }
 
-    /// A text that is a JSON value of this schema, in logits of `vocab_size` tokens.
-    ///
-    /// # Errors
-    /// A sentence: see [`Forms::json`].
-    pub fn json_form(&self, schema: &Value, vocab_size: usize) -> Result<Form, String> {
-        let forms = self.forms.get_or_init(|| {
-            Forms::new(&self.tokenizer, self.token_bytes(), &self.ends, vocab_size)
-        });
-        forms.as_ref().map_err(String::clone)?.json(schema)
-    }
-
     pub fn token_bytes(&self) -> &TokenBytes {
-        self.bytes.get_or_init(|| self.tokenizer.token_bytes())
+        self.vocabulary.token_bytes()
     }
 }
 

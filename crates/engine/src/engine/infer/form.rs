@@ -1,14 +1,22 @@
-//! Answers in the form of a JSON schema: before each token the parser says which ones may come next.
+//! Answers of a form, JSON of a schema or calls of tools: before each token the parser says which ones may come next.
 
+mod lark;
+mod references;
 mod search;
+mod work;
+
+pub(super) use work::{FormOf, Vocabulary};
 
 use crate::base::text::one_line;
+use crate::data::chat::tool_calls::{Callable, Format, Grammar, Tools};
 use crate::data::tokenizer::{TokenBytes, Tokenizer};
 use crate::nn::generate::{Constraint, FORBIDDEN};
+use crate::wire::Calling;
 use llguidance::api::TopLevelGrammar;
 use llguidance::toktrie::{ApproximateTokEnv, TokEnv, TokRxInfo, TokTrie};
 use llguidance::{Matcher, ParserFactory};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Longest error of the parser that is shown, in characters.
@@ -18,6 +26,10 @@ const MAX_ERROR: usize = 400;
 pub(super) struct Forms {
     factory: ParserFactory,
     ends: Vec<u32>,
+    /// Tokens that are no text, by what they stand for.
+    special: HashMap<String, u32>,
+    /// Every token that is one by itself in any text.
+    added: HashSet<String>,
 }
 
 impl Forms {
@@ -46,9 +58,12 @@ impl Forms {
         let mut words = bytes.all().to_vec();
         words.resize(vocab_size, Vec::new());
         // Marks are no text.
-        let special = tokenizer.added_tokens().into_iter();
-        let special = special.filter(|token| token.special).map(|token| token.id);
-        for id in special.chain(ends.iter().copied()) {
+        let added = tokenizer.added_tokens();
+        let special = added.iter().filter(|token| token.special);
+        let special: HashMap<String, u32> = special
+            .map(|token| (token.content.clone(), token.id))
+            .collect();
+        for id in special.values().chain(ends).copied() {
             if let Some(word) = words.get_mut(id as usize) {
                 word.insert(0, TokTrie::SPECIAL_TOKEN_MARKER);
             }
@@ -61,6 +76,8 @@ impl Forms {
         Ok(Forms {
             factory,
             ends: ends.to_vec(),
+            special,
+            added: added.into_iter().map(|token| token.content).collect(),
         })
     }
 
@@ -69,33 +86,90 @@ impl Forms {
     /// # Errors
     /// A sentence with the place in the schema: it contradicts itself, or has parts that are not supported.
     pub fn json(&self, schema: &Value) -> Result<Form, String> {
-        let Value::Object(map) = schema else {
+        if !schema.is_object() {
             return Err("a JSON schema must be an object".into());
+        }
+        let cannot = |place: &str, why: String| {
+            let place = if place.is_empty() { "its root" } else { place };
+            format!("the JSON schema cannot be used: {place}: {why}")
         };
-        match self.matcher(map.clone()) {
-            Ok(matcher) => Ok(Form {
-                matcher,
-                ends: self.ends.clone(),
-            }),
-            Err(why) => {
-                let (path, why) = search::innermost(self, schema, why);
-                let place = if path.is_empty() { "its root" } else { &path };
-                Err(format!("the JSON schema cannot be used: {place}: {why}"))
+        let schema = references::followed(schema).map_err(|why| cannot("", why))?;
+        self.matcher(&schema)
+            .map(|matcher| self.form(matcher))
+            .map_err(|why| {
+                let (path, why) = search::innermost(self, &schema, why);
+                cannot(&path, why)
+            })
+    }
+
+    /// A text with calls of these tools in this format; of a JSON schema, too, where there is one, and where no call must be.
+    ///
+    /// # Errors
+    /// A sentence: as [`Forms::json`], with the tool; or the format cannot hold a tool's schema.
+    pub fn calls(
+        &self,
+        format: &Format,
+        tools: &Tools,
+        wanted: &Calling,
+        schema: Option<&Value>,
+    ) -> Result<Form, String> {
+        let is_token = |text: &str| self.added.contains(text);
+        let callable = Callable {
+            functions: tools.functions(wanted.function.as_deref()),
+            several: !wanted.one,
+            is_token: &is_token,
+        };
+        if callable.functions.is_empty() {
+            return Err("there is no such tool to call".into());
+        }
+        let grammar = match (wanted.required, schema) {
+            (true, _) => format.calls(&callable)?,
+            (false, Some(schema)) => Grammar::One(vec![
+                Grammar::Json(schema.clone()),
+                format.calls(&callable)?,
+            ]),
+            (false, None) => format.text_and_calls(&callable)?,
+        };
+        let special = |mark: &str| self.special.get(mark).copied();
+        // Those that cannot be followed are found below.
+        let json = |schema: &Value| {
+            let followed = references::followed(schema).unwrap_or_else(|_| schema.clone());
+            styled(&followed)
+        };
+        let rules = lark::rules(&grammar, &special, &json);
+        let why = match self.parser(TopLevelGrammar::from_lark(rules)) {
+            Ok(matcher) => return Ok(self.form(matcher)),
+            Err(why) => why,
+        };
+        // One of the schemas is at fault, or all of them are too much.
+        for function in &callable.functions {
+            let fault = self.json(&function.arguments()?).err();
+            if let Some(why) = fault {
+                return Err(format!("the parameters of {}: {why}", function.name));
             }
+        }
+        let fault = schema
+            .filter(|_| !wanted.required)
+            .and_then(|schema| self.json(schema).err());
+        Err(fault.unwrap_or_else(|| format!("calls of these tools cannot be followed: {why}")))
+    }
+
+    fn form(&self, matcher: Matcher) -> Form {
+        Form {
+            matcher,
+            ends: self.ends.clone(),
         }
     }
 
     /// # Errors
     /// The parser's.
-    fn matcher(&self, mut schema: Map<String, Value>) -> Result<Matcher, String> {
-        // As Python's `json.dumps` writes it: a small model would go on with spaces for ever.
-        let style = json!({
-            "whitespace_flexible": false,
-            "item_separator": ", ",
-            "key_separator": ": ",
-        });
-        schema.insert("x-guidance".into(), style);
-        let grammar = TopLevelGrammar::from_json_schema(Value::Object(schema));
+    fn matcher(&self, schema: &Value) -> Result<Matcher, String> {
+        self.parser(TopLevelGrammar::from_json_schema(styled(schema)))
+    }
+
+    /// # Errors
+    /// The parser's.
+    fn parser(&self, grammar: TopLevelGrammar) -> Result<Matcher, String> {
         let matcher = Matcher::new(self.factory.create_parser(grammar));
         match matcher.get_error() {
             Some(why) => Err(short(&why)),
@@ -104,8 +178,22 @@ impl Forms {
     }
 }
 
+/// As Python's `json.dumps` writes it: a small model would go on with spaces for ever.
+fn styled(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    if let Value::Object(map) = &mut schema {
+        let style = json!({
+            "whitespace_flexible": false,
+            "item_separator": ", ",
+            "key_separator": ": ",
+        });
+        map.insert("x-guidance".into(), style);
+    }
+    schema
+}
+
 /// The form of one text, as far as it is written.
-pub(super) struct Form {
+pub struct Form {
     matcher: Matcher,
     ends: Vec<u32>,
 }
@@ -117,7 +205,7 @@ impl Constraint for Form {
             .compute_mask_or_eos()
             .map_err(|e| explained(&e))?;
         if allowed.is_zero() {
-            return Err("no token of the vocabulary goes on in the form of the JSON schema".into());
+            return Err("no token of the vocabulary goes on in the form that was asked for".into());
         }
         for (id, logit) in (0..).zip(logits) {
             if !allowed.is_allowed(id) {

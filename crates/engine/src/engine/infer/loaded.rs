@@ -2,14 +2,15 @@
 
 use super::adapters::Adapters;
 use super::conventions::{AllConventions, Conventions};
+use super::form::FormOf;
 use super::written::{AnswerText, Written};
-use super::{GenerationEnd, NoAnswer, Progress, RenderedPrompt, TextModel};
+use super::{FormWork, GenerationEnd, NoAnswer, Progress, RenderedPrompt, TextModel};
 use crate::base::child::Child;
 use crate::base::human::{self, counted};
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::base::text::one_line;
 use crate::data::chat::GenerationPrompt;
-use crate::data::chat::tool_calls::Format;
+use crate::data::chat::tool_calls::{FORMATS, Format, Tools};
 use crate::data::render::decoded;
 use crate::data::tokenizer::{self, TextStream};
 use crate::data::{DataError, Message};
@@ -26,6 +27,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Why a model cannot be talked to.
 #[derive(Debug, thiserror::Error)]
@@ -257,6 +259,7 @@ impl LoadedModel {
             tokens,
             dropped: 0,
             continues: true,
+            tools: Vec::new(),
             tool_calls: None,
         })
     }
@@ -276,6 +279,7 @@ impl LoadedModel {
                 tokens: tokens.to_vec(),
                 dropped: 0,
                 continues: true,
+                tools: Vec::new(),
                 tool_calls: None,
             }),
         }
@@ -286,7 +290,7 @@ impl LoadedModel {
     fn of_newest_turns(
         &self,
         turns: &[Turn],
-        tools: Option<&Value>,
+        tools: &[Value],
         sampling: &Sampling,
     ) -> Result<RenderedPrompt, String> {
         let context = self.model.shape().seq_len;
@@ -318,7 +322,7 @@ impl LoadedModel {
     }
 
     /// A conversation as rendered by the template, up to the start of the assistant's turn.
-    fn of_turns(&self, turns: &[Turn], tools: Option<&Value>) -> Result<RenderedPrompt, String> {
+    fn of_turns(&self, turns: &[Turn], tools: &[Value]) -> Result<RenderedPrompt, String> {
         let active = self.conventions.active();
         let Some(template) = &active.template else {
             return Err(
@@ -339,8 +343,9 @@ impl LoadedModel {
             let text = template.render(before, tools, GenerationPrompt::With);
             text.map_err(|e| format!("{e}; {}", e.hint()))
         };
-        let text = render(tools)?;
-        if tools.is_some() && render(None)? == text {
+        let all = Value::from(tools);
+        let text = render((!tools.is_empty()).then_some(&all))?;
+        if !tools.is_empty() && render(None)? == text {
             return Err(
                 "this model's chat template does not render tools: it was not trained to call any"
                     .into(),
@@ -355,10 +360,8 @@ impl LoadedModel {
                 tokens,
                 dropped: 0,
                 continues: !begun.is_empty(),
-                tool_calls: tools.and_then(|_| {
-                    let format = Format::of(template, &active.tokenizer);
-                    format.map(|format| format.word)
-                }),
+                tools: tools.to_vec(),
+                tool_calls: active.calls.map(|format| format.word),
             }),
         }
     }
@@ -416,10 +419,9 @@ impl TextModel for LoadedModel {
         match prompt {
             Prompt::Text(text) => self.of_text(text),
             Prompt::Tokens(tokens) => self.of_tokens(tokens),
-            Prompt::Turns(turns) => self.of_newest_turns(turns, None, sampling),
+            Prompt::Turns(turns) => self.of_newest_turns(turns, &[], sampling),
             Prompt::WithTools { messages, tools } => {
-                let tools = Value::Array(tools.clone());
-                self.of_newest_turns(messages, Some(&tools), sampling)
+                self.of_newest_turns(messages, tools, sampling)
             }
         }
     }
@@ -440,11 +442,30 @@ impl TextModel for LoadedModel {
         wanted.repeatable && !Rows::are_independent()
     }
 
+    fn form(&self, reading: &RenderedPrompt, wanted: &Wanted) -> Result<Option<FormWork>, String> {
+        let form = match (&wanted.calls, &wanted.json_schema) {
+            (None, None) => return Ok(None),
+            (None, Some(schema)) => FormOf::Json(schema.clone()),
+            (Some(calls), schema) => FormOf::Calls {
+                format: reading
+                    .tool_calls
+                    .and_then(Format::named)
+                    .ok_or_else(unknown_calls)?,
+                tools: Tools::new(reading.tools.clone()),
+                wanted: calls.clone(),
+                json_schema: schema.clone(),
+            },
+        };
+        let vocabulary = Arc::clone(&self.conventions.active().vocabulary);
+        Ok(Some(Box::new(move || form.compile(&vocabulary))))
+    }
+
     fn begin(
         &mut self,
         reading: &RenderedPrompt,
         sampling: &Sampling,
         wanted: &Wanted,
+        form: Option<Box<dyn Constraint>>,
     ) -> Result<usize, NoAnswer> {
         let when_full = self.when_full(sampling);
         let (len, context) = (reading.tokens.len(), self.model.shape().seq_len);
@@ -460,16 +481,13 @@ impl TextModel for LoadedModel {
             )));
         }
         let active = self.conventions.active();
-        let form = wanted.json_schema.as_ref();
-        let form = form.map(|schema| active.json_form(schema, self.model.shape().vocab_size));
-        let form = form.transpose()?;
         let asked = Asked {
             prompt: reading.tokens.clone(),
             sampling: sampling.clone(),
             ends: active.ends.clone(),
             when_full,
             top: wanted.logprobs.unwrap_or(0),
-            constraint: form.map(|form| Box::new(form) as Box<dyn Constraint>),
+            constraint: form,
             scores_prompt: wanted.prompt_logprobs,
             afresh: wanted.repeatable,
         };
@@ -548,6 +566,14 @@ impl TextModel for LoadedModel {
             message: String::new(),
         }
     }
+}
+
+fn unknown_calls() -> String {
+    let known: Vec<&str> = FORMATS.iter().map(|format| format.word).collect();
+    format!(
+        "this model calls tools in a format that is not known, so its calls cannot be required or kept to a schema; the known ones are {}",
+        known.join(", ")
+    )
 }
 
 fn cannot_compute(error: candle_core::Error) -> NoAnswer {

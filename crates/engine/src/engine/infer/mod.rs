@@ -6,6 +6,7 @@ mod conventions;
 mod form;
 mod loaded;
 mod opening;
+mod preparing;
 mod server;
 mod stops;
 mod written;
@@ -14,6 +15,7 @@ pub use loaded::{LoadError, LoadedModel, MAX_PARALLEL};
 pub use server::serve;
 
 use crate::base::sampling::Sampling;
+use crate::nn::generate::Constraint;
 use crate::wire::{CommandId, LikelyToken, Prompt, PromptToken, Request, StopReason, Wanted};
 use std::ops::ControlFlow;
 
@@ -48,9 +50,14 @@ pub struct RenderedPrompt {
     pub dropped: usize,
     /// What is generated continues its text, with a space between words; the answer to a turn is a text of its own.
     pub continues: bool,
-    /// The format of tool calls in the answer, where there are tools and it is known.
+    /// The tools in it: their definitions.
+    pub tools: Vec<serde_json::Value>,
+    /// The format of tool calls in the answer, where it is known.
     pub tool_calls: Option<&'static str>,
 }
+
+/// Makes the form of an answer. It takes long for a large one, and needs no model: another thread can do it.
+pub type FormWork = Box<dyn FnOnce() -> Result<Box<dyn Constraint>, String> + Send>;
 
 /// Progress of a generation.
 #[derive(Debug, Clone, PartialEq)]
@@ -125,15 +132,28 @@ pub trait TextModel {
         false
     }
 
-    /// Begins an answer in a free row, which it returns.
+    /// What makes the form that an answer must have, if any.
     ///
     /// # Errors
-    /// A prompt longer than the context where that may not roll, a form that cannot be followed; no free row.
+    /// A sentence: the model cannot have such a form.
+    fn form(
+        &self,
+        _reading: &RenderedPrompt,
+        _wanted: &Wanted,
+    ) -> Result<Option<FormWork>, String> {
+        Ok(None)
+    }
+
+    /// Begins an answer of this form in a free row, which it returns.
+    ///
+    /// # Errors
+    /// A prompt longer than the context where that may not roll; no free row.
     fn begin(
         &mut self,
         reading: &RenderedPrompt,
         sampling: &Sampling,
         wanted: &Wanted,
+        form: Option<Box<dyn Constraint>>,
     ) -> Result<usize, NoAnswer>;
 
     /// Writes all answers on, until one has ended or `hear` breaks between two passes. It is called for every token and between the
@@ -149,7 +169,7 @@ pub trait TextModel {
     /// One answer from its beginning to its end; `on_step` may cancel it.
     ///
     /// # Errors
-    /// Those of [`TextModel::begin`], and failures of the model.
+    /// Those of [`TextModel::begin`], a form that cannot be followed, and failures of the model.
     fn answer(
         &mut self,
         reading: &RenderedPrompt,
@@ -157,7 +177,9 @@ pub trait TextModel {
         wanted: &Wanted,
         on_step: &mut dyn FnMut(Step) -> ControlFlow<()>,
     ) -> Result<GenerationEnd, NoAnswer> {
-        let own = self.begin(reading, sampling, wanted)?;
+        let form = self.form(reading, wanted)?;
+        let form = form.map(|make| make()).transpose()?;
+        let own = self.begin(reading, sampling, wanted, form)?;
         loop {
             let ended = self.write(&mut |progress| match progress {
                 Progress::Row(row, step) if row == own => on_step(step),

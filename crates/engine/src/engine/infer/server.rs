@@ -1,20 +1,24 @@
 //! The queue of an inference engine: prompts that wait, those that are being answered, and the commands that come meanwhile.
 
+use super::preparing::Pending;
 use super::{
-    GenerationEnd, InboxItem, NoAnswer, Piece, Progress, Step, TextModel, check, check_wanted,
+    GenerationEnd, InboxItem, NoAnswer, Piece, Progress, RenderedPrompt, Step, TextModel, check,
+    check_wanted,
 };
 use crate::base::clock::Clock;
 use crate::base::sampling::Sampling;
 use crate::wire::{Command, CommandId, Event, Num, Prompt, Request, StopReason, Wanted};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
 /// Prompts that may wait for those being answered.
 const WAITING: usize = 16;
 /// Most new tokens of one answer.
 const MAX_NEW_TOKENS: usize = 1_000_000;
+/// How often a form that is being made is looked after while nothing is written.
+const LOOK: Duration = Duration::from_millis(5);
 /// Bytes of a prompt that are echoed; of a longer one the end.
 const MAX_PROMPT_ECHO: usize = 128 << 10;
 
@@ -30,12 +34,13 @@ pub fn serve(
         emit,
         clock,
         waiting: VecDeque::new(),
+        preparing: Vec::new(),
         rows: (0..model.rows()).map(|_| None).collect(),
         open: true,
     };
     while server.open {
         server.begin_next(model);
-        if server.is_idle() {
+        if server.answering().next().is_none() {
             server.wait();
             continue;
         }
@@ -92,11 +97,22 @@ struct Answering {
     first_token: Option<Duration>,
 }
 
+/// An answer whose form is being made. A row is kept for it.
+#[derive(Debug)]
+struct Preparing {
+    answering: Answering,
+    reading: RenderedPrompt,
+    sampling: Sampling,
+    wanted: Wanted,
+    form: Pending,
+}
+
 struct InferenceServer<'a> {
     inbox: &'a Receiver<InboxItem>,
     emit: &'a mut dyn FnMut(Event),
     clock: &'a dyn Clock,
     waiting: VecDeque<Queued>,
+    preparing: Vec<Preparing>,
     rows: Vec<Option<Answering>>,
     open: bool,
 }
@@ -106,8 +122,15 @@ impl InferenceServer<'_> {
         self.rows.iter().flatten()
     }
 
+    /// What has a row, or one that is kept for it.
+    fn begun(&self) -> impl Iterator<Item = &Answering> {
+        let preparing = self.preparing.iter();
+        self.answering()
+            .chain(preparing.map(|preparing| &preparing.answering))
+    }
+
     fn is_idle(&self) -> bool {
-        self.answering().next().is_none()
+        self.begun().next().is_none()
     }
 
     /// Whether the next that waits may begin: all in their order.
@@ -117,15 +140,16 @@ impl InferenceServer<'_> {
             None => false,
             Some(Queued::Adapter(..)) => is_idle,
             Some(Queued::Prompt(asked)) => {
-                let has_row = self.rows.iter().any(Option::is_none);
+                let has_row = self.begun().count() < self.rows.len();
                 let is_together = !must_be_alone(&asked.wanted)
-                    && !self.answering().any(|answering| answering.is_alone);
+                    && !self.begun().any(|answering| answering.is_alone);
                 has_row && (is_idle || is_together)
             }
         }
     }
 
     fn begin_next(&mut self, model: &mut dyn TextModel) {
+        self.begin_prepared(model);
         while self.open && self.may_begin(|wanted| model.must_be_alone(wanted)) {
             match self.waiting.pop_front() {
                 Some(Queued::Prompt(asked)) => self.begin(model, asked),
@@ -138,11 +162,37 @@ impl InferenceServer<'_> {
         }
     }
 
-    /// Blocks until something is asked for.
+    /// Begins the answers whose forms are there by now.
+    fn begin_prepared(&mut self, model: &mut dyn TextModel) {
+        let is_made = |preparing: &Preparing| preparing.form.is_made();
+        while let Some(at) = self.preparing.iter().position(is_made) {
+            let Preparing {
+                answering,
+                reading,
+                sampling,
+                wanted,
+                form,
+            } = self.preparing.remove(at);
+            let row = form
+                .made()
+                .and_then(|form| model.begin(&reading, &sampling, &wanted, Some(form)));
+            self.take_row(answering, row);
+        }
+    }
+
+    /// Blocks until something is asked for, or a form may be there.
     fn wait(&mut self) {
-        match self.inbox.recv() {
+        let heard = match self.preparing.is_empty() {
+            true => self
+                .inbox
+                .recv()
+                .map_err(|_| RecvTimeoutError::Disconnected),
+            false => self.inbox.recv_timeout(LOOK),
+        };
+        match heard {
             Ok(heard) => self.handle(heard),
-            Err(_) => self.open = false,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => self.open = false,
         }
     }
 
@@ -151,7 +201,10 @@ impl InferenceServer<'_> {
         let begun = self.clock.elapsed();
         let reading = match model.read(&asked.prompt, &asked.sampling) {
             Ok(reading) => reading,
-            Err(why) => return (self.emit)(no_answer(id, NoAnswer::Refused(why))),
+            Err(why) => {
+                let why = Err(NoAnswer::Refused(why));
+                return (self.emit)(generated(&Answering::of(id), why, Duration::ZERO));
+            }
         };
         (self.emit)(Event::Prompted {
             command: id,
@@ -169,7 +222,30 @@ impl InferenceServer<'_> {
             read_from: self.clock.elapsed(),
             first_token: None,
         };
-        match model.begin(&reading, &asked.sampling, &asked.wanted) {
+        let Asked {
+            sampling, wanted, ..
+        } = asked;
+        match model.form(&reading, &wanted) {
+            Ok(None) => {
+                let row = model.begin(&reading, &sampling, &wanted, None);
+                self.take_row(answering, row);
+            }
+            Ok(Some(work)) => match Pending::begin(work) {
+                Ok(form) => self.preparing.push(Preparing {
+                    answering,
+                    reading,
+                    sampling,
+                    wanted,
+                    form,
+                }),
+                Err(why) => self.take_row(answering, Err(why)),
+            },
+            Err(why) => self.take_row(answering, Err(why.into())),
+        }
+    }
+
+    fn take_row(&mut self, answering: Answering, row: Result<usize, NoAnswer>) {
+        match row {
             Ok(row) => self.rows[row] = Some(answering),
             Err(why) => (self.emit)(generated(&answering, Err(why), self.clock.elapsed())),
         }
@@ -182,8 +258,13 @@ impl InferenceServer<'_> {
             Progress::Between => {
                 self.poll_inbox();
                 let is_cancelled = self.answering().any(|answering| answering.is_cancelled);
+                let is_made = self
+                    .preparing
+                    .iter()
+                    .any(|preparing| preparing.form.is_made());
                 // One that must be alone is found out about where it begins.
-                return match is_cancelled || !self.open || self.may_begin(|_| false) {
+                let may_begin = is_made || self.may_begin(|_| false);
+                return match is_cancelled || !self.open || may_begin {
                     true => ControlFlow::Break(()),
                     false => ControlFlow::Continue(()),
                 };
@@ -284,10 +365,13 @@ impl InferenceServer<'_> {
             answering.is_cancelled = true;
             return (self.emit)(Event::Accepted { id });
         }
-        let Some(place) = self.waiting.iter().position(|p| p.id() == target) else {
+        let waiting = self.waiting.len() + self.preparing.len();
+        self.waiting.retain(|queued| queued.id() != target);
+        self.preparing
+            .retain(|preparing| preparing.answering.id != target);
+        if self.waiting.len() + self.preparing.len() == waiting {
             return self.reject(id, format!("no answer {target} is in progress"));
-        };
-        self.waiting.remove(place);
+        }
         (self.emit)(Event::Accepted { id });
         let nothing = GenerationEnd {
             n_tokens: 0,
@@ -320,10 +404,6 @@ impl Answering {
             first_token: None,
         }
     }
-}
-
-fn no_answer(id: CommandId, why: NoAnswer) -> Event {
-    generated(&Answering::of(id), Err(why), Duration::ZERO)
 }
 
 fn token(command: CommandId, piece: Piece) -> Event {

@@ -42,6 +42,10 @@ pub(super) fn read(effect: Effect, place: &JobContext) -> Option<Msg> {
             let result = jobs::questions(&row);
             Msg::Questions { row, result }
         }
+        Effect::ReadTools(path) => {
+            let result = place.tools(&path);
+            Msg::Tools { path, result }
+        }
         Effect::ReadRollouts { run_dir, wanted } => Msg::Rollouts {
             result: rollouts::find(&run_dir, &wanted).map(Box::new),
             run_dir,

@@ -50,6 +50,7 @@ impl Shell {
             | E::ReadEntrants(_)
             | E::ReadEvals(_)
             | E::ReadQuestions(_)
+            | E::ReadTools(_)
             | E::ReadRollouts { .. }
             | E::Revisit { .. }
             | E::LookForEngine(_)

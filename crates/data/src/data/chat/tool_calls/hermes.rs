@@ -1,7 +1,7 @@
 //! `<tool_call>{"name": …, "arguments": {…}}</tool_call>`: Hermes 2 Pro, Qwen 2.5, Qwen 3, SmolLM 3 and many others.
 
 use super::json::{self, Json};
-use super::{Block, Format, Reading};
+use super::{Block, Callable, Format, Grammar, Reading};
 
 const START: &str = "<tool_call>";
 const END: &str = "</tool_call>";
@@ -11,6 +11,7 @@ pub(super) const FORMAT: Format = Format {
     marks: &[START],
     bare: None,
     read,
+    write,
 };
 
 fn read(text: &str, reading: Reading) -> Block {
@@ -35,4 +36,15 @@ fn read(text: &str, reading: Reading) -> Block {
         (true, false) => Block::Open,
         (false, _) => Block::Text,
     }
+}
+
+fn write(callable: &Callable) -> Result<Grammar, String> {
+    let call = Grammar::All(vec![
+        Grammar::line_break(),
+        callable.any(|function| function.object("arguments"))?,
+        Grammar::line_break(),
+        Grammar::text(END),
+    ]);
+    let further = vec![Grammar::line_break(), Grammar::Mark(START), call.clone()];
+    Ok(callable.repeated(call, Grammar::All(further)))
 }

@@ -1,7 +1,8 @@
 //! `<|tool_call_start|>[name(x=1, y="a"), …]<|tool_call_end|>`: LFM 2. The list is Python's.
 
+use super::grammar::Function;
 use super::python;
-use super::{Block, Call, Format, Reading};
+use super::{Block, Call, Callable, Format, Grammar, Reading};
 use serde_json::Value;
 
 const START: &str = "<|tool_call_start|>";
@@ -12,6 +13,7 @@ pub(super) const FORMAT: Format = Format {
     marks: &[START],
     bare: None,
     read,
+    write,
 };
 
 fn read(text: &str, reading: Reading) -> Block {
@@ -32,4 +34,37 @@ fn read(text: &str, reading: Reading) -> Block {
         }
         _ => Block::Text,
     }
+}
+
+fn write(callable: &Callable) -> Result<Grammar, String> {
+    let call = callable.any(call)?;
+    Ok(Grammar::All(vec![
+        Grammar::text("["),
+        callable.listed(call, ", "),
+        Grammar::text("]"),
+        Grammar::Mark(END),
+    ]))
+}
+
+/// `f(x=1, y="a")`. Values are JSON's, which the reader takes for Python's.
+fn call(function: &Function) -> Result<Grammar, String> {
+    let is_name = |name: &str| !name.is_empty() && name.chars().all(python::is_name_part);
+    let parameters = function.parameters()?;
+    let named = parameters.iter().map(|parameter| parameter.name.as_str());
+    if let Some(name) = named.chain([function.name]).find(|name| !is_name(name)) {
+        return Err(format!(
+            "the parameters of {}: `{name}` is no name of Python, in which this model calls tools",
+            function.name
+        ));
+    }
+    let items = parameters.into_iter().map(|parameter| {
+        let key = Grammar::Text(format!("{}=", parameter.name));
+        let said = Grammar::All(vec![key, Grammar::Json(parameter.schema)]);
+        (parameter.is_required, said)
+    });
+    Ok(Grammar::All(vec![
+        Grammar::Text(format!("{}(", function.name)),
+        Grammar::Joined(items.collect(), ", "),
+        Grammar::text(")"),
+    ]))
 }

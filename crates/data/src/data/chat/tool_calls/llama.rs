@@ -2,7 +2,7 @@
 //! other, some with a semicolon in between. Only calls of tools that are there count: an answer may be JSON of another kind.
 
 use super::json::{self, Json};
-use super::{Block, Format, Reading};
+use super::{Block, Callable, Format, Grammar, Reading};
 
 const TAG: &str = "<|python_tag|>";
 
@@ -11,6 +11,7 @@ pub(super) const FORMAT: Format = Format {
     marks: &[TAG],
     bare: Some("{"),
     read,
+    write,
 };
 
 fn read(text: &str, reading: Reading) -> Block {
@@ -25,4 +26,9 @@ fn read(text: &str, reading: Reading) -> Block {
             _ => Block::Text,
         },
     }
+}
+
+fn write(callable: &Callable) -> Result<Grammar, String> {
+    let call = callable.any(|function| function.object("parameters"))?;
+    Ok(callable.listed(call, "; "))
 }

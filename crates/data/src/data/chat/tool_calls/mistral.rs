@@ -2,7 +2,7 @@
 //! some with `[CALL_ID]id` in between.
 
 use super::json::{self, Json};
-use super::{Block, Call, Format, Reading};
+use super::{Block, Call, Callable, Format, Grammar, Reading};
 
 const MARK: &str = "[TOOL_CALLS]";
 const ID: &str = "[CALL_ID]";
@@ -15,6 +15,7 @@ pub(super) const FORMAT: Format = Format {
     marks: &[MARK],
     bare: None,
     read,
+    write,
 };
 
 fn read(text: &str, _: Reading) -> Block {
@@ -74,4 +75,35 @@ fn named(inner: &str, before: usize) -> Block {
         }
         None => Block::Text,
     }
+}
+
+/// A list, or names where the vocabulary has what stands behind them.
+fn write(callable: &Callable) -> Result<Grammar, String> {
+    let call = callable.any(|function| function.object("arguments"))?;
+    let list = Grammar::All(vec![
+        Grammar::maybe(Grammar::text(" ")),
+        Grammar::text("["),
+        callable.listed(call, ", "),
+        Grammar::text("]"),
+    ]);
+    if !(callable.is_token)(ARGUMENTS) {
+        return Ok(list);
+    }
+    let id = match (callable.is_token)(ID) {
+        true => Grammar::maybe(Grammar::All(vec![
+            Grammar::Mark(ID),
+            Grammar::Pattern("[a-zA-Z0-9]{9}"),
+        ])),
+        false => Grammar::All(Vec::new()),
+    };
+    let named = callable.any(|function| {
+        Ok(Grammar::All(vec![
+            Grammar::text(function.name),
+            id.clone(),
+            Grammar::Mark(ARGUMENTS),
+            Grammar::Json(function.arguments()?),
+        ]))
+    })?;
+    let further = Grammar::All(vec![Grammar::Mark(MARK), named.clone()]);
+    Ok(Grammar::One(vec![list, callable.repeated(named, further)]))
 }

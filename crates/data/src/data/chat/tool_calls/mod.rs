@@ -1,6 +1,8 @@
 //! Tool calls in an answer's text: the formats in which chat templates write them, one file each, and what a call looks like. How
 //! calls of a conversation's history are given to a template is in [`super::calls`].
 
+mod file;
+mod grammar;
 mod hermes;
 mod json;
 mod lfm;
@@ -8,10 +10,14 @@ mod llama;
 mod mistral;
 mod python;
 mod reader;
+mod shown;
 mod tools;
 mod xml;
 
+pub use file::{TOOL_FILE, check_tool, read_tools};
+pub use grammar::{Callable, Function, Grammar};
 pub use reader::{CallReader, Part};
+pub use shown::{ShownLine, read_all};
 pub use tools::Tools;
 
 use super::{GenerationPrompt, Template, calls};
@@ -48,6 +54,11 @@ pub struct Format {
     bare: Option<&'static str>,
     /// Reads what begins with a mark, or bare.
     read: fn(&str, Reading) -> Block,
+    /// Calls as it writes them, behind the mark of the first one.
+    ///
+    /// # Errors
+    /// A sentence: it cannot hold a tool's schema.
+    write: fn(&Callable) -> Result<Grammar, String>,
 }
 
 /// What else a format may look at.
@@ -84,6 +95,43 @@ impl Format {
         };
         let written = Format::written_by(template);
         written.or_else(|| FORMATS.iter().find(known).copied())
+    }
+
+    /// An answer that calls.
+    ///
+    /// # Errors
+    /// A sentence: the format cannot hold a tool's schema.
+    pub fn calls(&self, callable: &Callable) -> Result<Grammar, String> {
+        let calls = (self.write)(callable)?;
+        Ok(match (self.bare, self.marks) {
+            (None, [mark, ..]) => Grammar::All(vec![Grammar::Mark(mark), calls]),
+            _ => calls,
+        })
+    }
+
+    /// An answer that may call: any text, with calls behind it.
+    ///
+    /// # Errors
+    /// As [`Format::calls`].
+    pub fn text_and_calls(&self, callable: &Callable) -> Result<Grammar, String> {
+        let calls = (self.write)(callable)?;
+        let text = Grammar::Without(self.marks);
+        Ok(match (self.bare, self.marks) {
+            (None, [mark, ..]) => {
+                let first = Grammar::Until {
+                    end: (*mark).into(),
+                    without: self.marks,
+                    least: 0,
+                    most: None,
+                };
+                Grammar::One(vec![text, Grammar::All(vec![first, calls])])
+            }
+            // Text does not begin as a call does.
+            _ => {
+                let other = Grammar::All(vec![Grammar::Pattern(r"[^{\s]"), Grammar::maybe(text)]);
+                Grammar::One(vec![calls, other])
+            }
+        })
     }
 
     /// The one in which a template writes a call of an earlier turn.

@@ -15,6 +15,11 @@ pub(super) fn calls(text: &str) -> Option<Vec<(String, Value)>> {
     rest.0.trim().is_empty().then_some(calls)
 }
 
+/// Whether a name may have this letter.
+pub(super) fn is_name_part(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '.' | '-')
+}
+
 /// What is not read yet.
 struct Rest<'a>(&'a str);
 
@@ -57,8 +62,7 @@ impl Rest<'_> {
 
     fn name(&mut self) -> Option<String> {
         let text = self.0.trim_start();
-        let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-');
-        let len = text.find(|c| !is_part(c)).unwrap_or(text.len());
+        let len = text.find(|c| !is_name_part(c)).unwrap_or(text.len());
         let (name, rest) = text.split_at(len);
         self.0 = rest;
         (!name.is_empty()).then(|| name.to_string())

@@ -1,5 +1,6 @@
 //! What is known of the tools that a model may call.
 
+use super::Function;
 use serde_json::Value;
 
 /// Definitions of tools, as for transformers' `apply_chat_template`.
@@ -9,6 +10,13 @@ pub struct Tools(Vec<Value>);
 impl Tools {
     pub fn new(definitions: Vec<Value>) -> Tools {
         Tools(definitions)
+    }
+
+    /// All of them, or the one of this name.
+    pub fn functions(&self, name: Option<&str>) -> Vec<Function<'_>> {
+        let functions = self.definitions().filter_map(Function::of);
+        let is_it = |function: &Function| name.is_none_or(|name| function.name == name);
+        functions.filter(is_it).collect()
     }
 
     /// Tools of which only the names are known.
@@ -29,10 +37,11 @@ impl Tools {
 
     /// With or without `{"type": "function", "function": …}` around it.
     fn function(&self, name: &str) -> Option<&Value> {
-        let mut functions = self
-            .0
-            .iter()
-            .map(|tool| tool.get("function").unwrap_or(tool));
-        functions.find(|function| function["name"] == name)
+        self.definitions().find(|function| function["name"] == name)
+    }
+
+    fn definitions(&self) -> impl Iterator<Item = &Value> {
+        let tools = self.0.iter();
+        tools.map(|tool| tool.get("function").unwrap_or(tool))
     }
 }

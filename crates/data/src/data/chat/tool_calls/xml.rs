@@ -1,6 +1,8 @@
 //! `<tool_call><function=name><parameter=x>…</parameter></function></tool_call>`: Qwen3-Coder and Qwen 3.5. A value is text; which
 //! kind of value it stands for is known from the tool's definition.
 
+mod write;
+
 use super::json::compact;
 use super::{Block, Call, Format, Reading};
 use serde_json::Value;
@@ -18,6 +20,7 @@ pub(super) const FORMAT: Format = Format {
     marks: &[START, FUNCTION],
     bare: None,
     read,
+    write: write::calls,
 };
 
 /// Why a text is not a whole call.

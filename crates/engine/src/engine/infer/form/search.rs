@@ -81,7 +81,7 @@ impl<'a> Search<'a> {
         }
         schema.insert("$ref".into(), format!("{WHOLE}{}", part.pointer).into());
         schema.insert("$defs".into(), json!({"whole": self.moved}));
-        let why = self.forms.matcher(schema).err()?;
+        let why = self.forms.matcher(&Value::Object(schema)).err()?;
         Some(why.replace(WHOLE, "#"))
     }
 }
@@ -165,7 +165,7 @@ impl<'a> Place<'a> {
     }
 
     /// The schema of a key, or the one of this name under it, `shown` behind the key. `None`: it is none, or the parser's references
-    /// cannot name it: they know no escapes.
+    /// cannot name it: they know no escapes (see [`super::references`]).
     fn part(
         &self,
         key: &str,

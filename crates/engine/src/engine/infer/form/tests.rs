@@ -1,5 +1,7 @@
 //! Forms over a vocabulary of letters and some longer tokens.
 
+mod calls;
+
 use super::*;
 use crate::data::tokenizer::TokenizerConfig;
 use serde_json::json;
@@ -29,7 +31,11 @@ fn next(form: &mut Form, vocab_size: usize) -> Vec<u32> {
 /// Whether the text has the form: each of its tokens is allowed, and then the end.
 fn has_form(schema: &Value, text: &str) -> bool {
     let (tokenizer, forms, vocab_size) = forms();
-    let mut form = forms.json(schema).unwrap();
+    let form = forms.json(schema).unwrap();
+    follows(form, &tokenizer, vocab_size, text)
+}
+
+fn follows(mut form: Form, tokenizer: &Tokenizer, vocab_size: usize, text: &str) -> bool {
     for id in tokenizer.encode(text).unwrap() {
         if !next(&mut form, vocab_size).contains(&id) {
             return false;
@@ -152,4 +158,28 @@ fn schemas_that_cannot_be_used_say_why_and_where() {
     let spaced = Forms::new(&words, &words.token_bytes(), &[0], words.vocab_size());
     let why = spaced.err().unwrap();
     assert!(why.contains("WordPiece") && why.contains("BPE"), "{why}");
+}
+
+#[test]
+fn references_may_lead_to_names_with_slashes() {
+    let schema = json!({
+        "type": "object",
+        "properties": {"a/b": {"$ref": "#/$defs/x~1y"}, "c": {"$ref": "#/properties/a~1b"}},
+        "required": ["a/b", "c"],
+        "additionalProperties": false,
+        "$defs": {"x/y": {"type": "array", "items": {"$ref": "#/$defs/t~0"}}, "t~": {"enum": ["u", 1]}},
+    });
+    assert!(has_form(&schema, r#"{"a/b": ["u", 1], "c": [1]}"#));
+    assert!(!has_form(&schema, r#"{"a/b": ["v"], "c": []}"#));
+    let (_, forms, _) = forms();
+    let why = |schema: Value| forms.json(&schema).err().unwrap();
+    let nowhere = why(json!({"$ref": "#/$defs/x~1z", "$defs": {"x/y": {}}}));
+    assert!(
+        nowhere.contains("`#/$defs/x~1z` leads to nothing"),
+        "{nowhere}"
+    );
+    let inner =
+        json!({"$ref": "#/$defs/x~1y", "$defs": {"x/y": {"type": "string", "pattern": "("}}});
+    let inner = why(inner);
+    assert!(inner.contains("$defs.x~1y"), "{inner}");
 }

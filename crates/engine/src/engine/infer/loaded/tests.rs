@@ -610,7 +610,9 @@ fn answers_side_by_side_are_the_texts_that_they_are_alone() {
         {
             let sampling = sampling(prompt.len() as u64);
             let reading = held.read(&(*prompt).into(), &sampling).unwrap();
-            let row = held.begin(&reading, &sampling, &Wanted::default()).unwrap();
+            let row = held
+                .begin(&reading, &sampling, &Wanted::default(), None)
+                .unwrap();
             assert!(who[row].is_none(), "row {row} is taken, {free} is free");
             who[row] = Some(number);
         }

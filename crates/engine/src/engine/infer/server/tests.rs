@@ -2,13 +2,32 @@
 
 use super::*;
 use crate::base::clock::ManualClock;
-use crate::engine::infer::RenderedPrompt;
+use crate::engine::infer::{FormWork, RenderedPrompt};
+use crate::nn::generate::Constraint;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 /// Repeats the prompt's characters until `max_new_tokens`; what happens at the nth token is the test's.
 struct Parrot<'a> {
     at_token: &'a mut dyn FnMut(usize),
     rows: Vec<Option<Repeating>>,
+    /// Gets what lets each form be made.
+    forms: Option<SyncSender<MakeForm>>,
+}
+
+/// Says what becomes of a form.
+type MakeForm = SyncSender<Result<(), String>>;
+
+/// Any text.
+struct Any;
+
+impl Constraint for Any {
+    fn mask(&mut self, _logits: &mut [f32]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn accept(&mut self, _id: u32) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// An answer of a parrot.
@@ -25,6 +44,7 @@ impl<'a> Parrot<'a> {
         Parrot {
             at_token,
             rows: (0..rows).map(|_| None).collect(),
+            forms: None,
         }
     }
 }
@@ -41,6 +61,7 @@ impl TextModel for Parrot<'_> {
                 tokens: text.chars().map(u32::from).collect(),
                 dropped: 0,
                 continues: true,
+                tools: Vec::new(),
                 tool_calls: None,
             }),
             Prompt::Tokens(_) => Err("no parrot counts".into()),
@@ -52,6 +73,7 @@ impl TextModel for Parrot<'_> {
                 tokens: vec![1; turns.len()],
                 dropped: 0,
                 continues: false,
+                tools: Vec::new(),
                 tool_calls: None,
             }),
         }
@@ -65,11 +87,25 @@ impl TextModel for Parrot<'_> {
         wanted.repeatable
     }
 
+    fn form(&self, _reading: &RenderedPrompt, wanted: &Wanted) -> Result<Option<FormWork>, String> {
+        if wanted.json_schema.is_none() {
+            return Ok(None);
+        }
+        let (send, made) = sync_channel(1);
+        self.forms.as_ref().unwrap().send(send).unwrap();
+        Ok(Some(Box::new(move || {
+            // The test is over where nobody says it.
+            let said: Result<(), String> = made.recv().unwrap_or(Ok(()));
+            said.map(|()| Box::new(Any) as Box<dyn Constraint>)
+        })))
+    }
+
     fn begin(
         &mut self,
         reading: &RenderedPrompt,
         sampling: &Sampling,
         _wanted: &Wanted,
+        _form: Option<Box<dyn Constraint>>,
     ) -> Result<usize, NoAnswer> {
         if reading.text == BROKEN {
             return Err(NoAnswer::Broken("out of memory".into()));
@@ -537,4 +573,107 @@ fn an_answer_that_must_be_alone_is() {
     };
     let before = vec![generate(1, "a", 3), alone(2), generate(3, "b", 2)];
     assert_eq!(side_by_side(before, 3).1, [1, 1, 1, 2, 2, 3, 3]);
+}
+
+/// A prompt whose answer has a form.
+fn formed(id: CommandId, prompt: &str, max_new_tokens: usize) -> InboxItem {
+    let wanted = Wanted {
+        json_schema: Some(serde_json::json!({})),
+        ..Wanted::default()
+    };
+    let mut item = generate(id, prompt, max_new_tokens);
+    if let Ok(Request {
+        command: Command::Generate { wanted: own, .. },
+        ..
+    }) = &mut item
+    {
+        *own = wanted;
+    }
+    item
+}
+
+/// Serves these with so many rows; `at_token` gets what lets forms be made.
+fn served_with_forms(
+    rows: usize,
+    before: Vec<InboxItem>,
+    mut at_token: impl FnMut(usize, &SyncSender<InboxItem>, &Receiver<MakeForm>),
+) -> Vec<Event> {
+    let (send, inbox) = sync_channel(64);
+    for heard in before {
+        send.send(heard).unwrap();
+    }
+    let (forms, asked) = sync_channel(8);
+    let mut events = Vec::new();
+    let mut hook = |n: usize| at_token(n, &send, &asked);
+    let mut model = Parrot::new(rows, &mut hook);
+    model.forms = Some(forms);
+    serve(&mut model, &inbox, &ManualClock::at(0), &mut |event| {
+        events.push(event);
+    });
+    events
+}
+
+#[test]
+fn others_are_written_while_a_form_is_made() {
+    let before = vec![formed(1, "f", 1), generate(2, "ab", 1_000_000)];
+    let mut first_tokens = 0;
+    let events = served_with_forms(2, before, |n, send, forms| match n {
+        1 if first_tokens == 1 => send.send(ask(9, Command::Detach)).unwrap(),
+        1 => first_tokens += 1,
+        30 => forms.recv().unwrap().send(Ok(())).unwrap(),
+        _ => {}
+    });
+    let of = |id: CommandId| {
+        let is_its = move |e: &Event| matches!(e, Event::Token { command, .. } if *command == id);
+        events
+            .iter()
+            .enumerate()
+            .filter(move |(_, e)| is_its(e))
+            .map(|(at, _)| at)
+    };
+    let formed = of(1).next().unwrap();
+    assert!(of(2).take_while(|at| *at < formed).count() >= 30);
+    assert_eq!(texts(&events, 1), "f");
+}
+
+#[test]
+fn a_form_that_cannot_be_made_ends_its_answer_and_gives_the_row_back() {
+    let most = 1_000_000;
+    let before = vec![
+        formed(1, "f", 1),
+        generate(2, "c", most),
+        generate(3, "d", most),
+    ];
+    let mut first_tokens = 0;
+    let events = served_with_forms(2, before, |n, send, forms| {
+        if n == 1 {
+            first_tokens += 1;
+            match first_tokens {
+                1 => forms
+                    .recv()
+                    .unwrap()
+                    .send(Err("no such form".into()))
+                    .unwrap(),
+                _ => send.send(ask(9, Command::Detach)).unwrap(),
+            }
+        }
+    });
+    let refused = (StopReason::Failed, "no such form".to_string());
+    assert_eq!(reason(&events, 1), Some(refused));
+    assert_eq!(texts(&events, 3), "d");
+}
+
+#[test]
+fn an_answer_whose_form_is_being_made_can_be_cancelled() {
+    let cancel = ask(5, Command::Cancel { target: 1 });
+    let before = vec![formed(1, "f", 1), generate(2, "c", 1), cancel];
+    // One row, which is kept for the first.
+    let events = served_with_forms(1, before, |_, send, _| {
+        send.send(ask(9, Command::Detach)).unwrap();
+    });
+    assert_eq!(
+        reason(&events, 1),
+        Some((StopReason::Cancelled, String::new()))
+    );
+    assert_eq!(texts(&events, 2), "c");
 }

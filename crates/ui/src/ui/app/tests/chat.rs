@@ -387,3 +387,66 @@ fn the_rendered_prompt_and_the_colours_are_a_key_away() {
     bench.press("ctrl-v");
     assert!(bench.picture(160, 48).contains("entropy, nats"));
 }
+
+#[test]
+fn a_tool_call_is_shown_as_one_and_its_result_is_typed() {
+    let mut bench = Bench::new();
+    bench.live();
+    bench.press("3");
+    bench.msg(Msg::Checkpoints(checkpoint_rows()));
+    let slot = model_is_there(&mut bench, Some("chatml"));
+    bench.press("ctrl-s");
+    for _ in 0..10 {
+        bench.press("down");
+    }
+    bench.write("tools.json").press("enter");
+    assert_eq!(bench.effects, [Effect::ReadTools("tools.json".into())]);
+    let result = Ok(vec![serde_json::json!({"name": "find"})]);
+    bench.msg(Msg::Tools {
+        path: "tools.json".into(),
+        result,
+    });
+    bench.write("find it").press("enter");
+    let prompted = said(Event::Prompted {
+        command: 1,
+        text: "rendered".into(),
+        prompt_tokens: 10,
+        tool_calls: Some("hermes".into()),
+    });
+    let call = "I look.\n<tool_call>\n{\"name\": \"find\", \"arguments\": {\"n\": 2, \"what\": \"some words that are together too long for a row of the screen\"}}\n</tool_call>";
+    let events = vec![prompted, token(1, call, -0.5), end(1, 9, StopReason::Stop)];
+    answer(&mut bench, slot, 1, events);
+    let screen = bench.picture(80, 24);
+    for row in [
+        " I look.",
+        " call find",
+        "     n: 2",
+        "     what: \"some words that are together too long for a row of the screen\"",
+        "your turn; ctrl-k sends it as the result of find",
+    ] {
+        assert!(
+            screen.lines().any(|line| line.contains(row)),
+            "{row}\n{screen}"
+        );
+    }
+    assert!(!screen.contains("tool_call"), "{screen}");
+    bench.write("/tool 4").press("enter");
+    assert!(bench.sent().is_empty(), "commands are keys");
+    bench.press("ctrl-u").write("in the box").press("ctrl-k");
+    let sent = bench.sent();
+    let [
+        Command::Generate {
+            prompt: crate::wire::Prompt::WithTools { messages, .. },
+            ..
+        },
+    ] = &sent[..]
+    else {
+        panic!("{sent:?}");
+    };
+    let last = messages.last().unwrap();
+    assert_eq!(
+        (last.role.as_str(), last.content.as_str()),
+        ("tool", "in the box")
+    );
+    assert!(bench.picture(80, 24).contains("result of find: in the box"));
+}

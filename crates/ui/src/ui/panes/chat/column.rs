@@ -3,10 +3,12 @@
 
 use super::models::{About, ChatModel};
 use super::reply::{Answer, Reply};
+use super::said::{Said, ToolFile};
 use crate::base::clock::UnixMillis;
 use crate::base::human;
 use crate::base::sampling::Sampling;
 use crate::base::text::one_line;
+use crate::data::chat::tool_calls::Call;
 use crate::link::message;
 use crate::ui::msg::Slot;
 use crate::ui::rows::CheckpointRow;
@@ -27,8 +29,10 @@ pub enum Engine {
 pub struct Conversation {
     /// The system prompt; empty for none.
     pub system: String,
+    /// What the models may call.
+    pub tools: ToolFile,
     /// What the person said, oldest first.
-    pub said: Vec<String>,
+    pub said: Vec<Said>,
 }
 
 /// A file that comes from the hub.
@@ -144,8 +148,8 @@ impl Column {
             return None;
         }
         let prompt = self.prompt(conversation, turn);
-        let said = self.sent_turn(conversation, turn);
-        self.replies.push(Reply::begin(said, sampling.clone(), now));
+        let sent = self.sent(conversation, turn);
+        self.replies.push(Reply::begin(sent, sampling.clone(), now));
         self.scroll = 0;
         Some((slot, generate(prompt, sampling)))
     }
@@ -180,43 +184,65 @@ impl Column {
     /// What the model is asked for turn number `turn`, behind what it has answered of that turn already.
     fn prompt(&self, conversation: &Conversation, turn: usize) -> Prompt {
         let begun = self.replies.get(turn).map_or("", |reply| &reply.text);
-        let said = self.sent_turn(conversation, turn);
         if !self.converses() {
-            return Prompt::Text(said + begun);
+            return Prompt::Text(self.sent_text(conversation, turn) + begun);
         }
+        let tools = &conversation.tools.definitions;
         let mut turns = Vec::new();
         if !conversation.system.is_empty() {
             turns.push(Turn::new("system", conversation.system.as_str()));
         }
         for (at, reply) in self.replies.iter().enumerate().take(turn) {
             if !reply.text.is_empty() {
-                turns.push(Turn::new("user", self.sent_turn(conversation, at)));
-                turns.push(Turn::new("assistant", reply.text.as_str()));
+                turns.extend(self.sent(conversation, at));
+                turns.push(reply.turn(tools, at));
             }
         }
-        turns.push(Turn::new("user", said));
+        turns.extend(self.sent(conversation, turn));
         if !begun.is_empty() {
             turns.push(Turn::new("assistant", begun));
         }
-        Prompt::Turns(turns)
+        match tools.is_empty() {
+            true => Prompt::Turns(turns),
+            false => Prompt::WithTools {
+                messages: turns,
+                tools: tools.clone(),
+            },
+        }
+    }
+
+    /// Turn number `turn` as this model is sent it: a text, or the results of its own calls.
+    fn sent(&self, conversation: &Conversation, turn: usize) -> Vec<Turn> {
+        let before = turn.checked_sub(1).and_then(|at| self.replies.get(at));
+        if let (Some(Said::Results(results)), Some(reply)) = (conversation.said.get(turn), before) {
+            let calls = reply.numbered_calls(&conversation.tools.definitions, turn - 1);
+            if !calls.is_empty() {
+                let result = |(call, result): (&Call, &String)| Turn {
+                    extra: call.result_fields(),
+                    ..Turn::new("tool", result.as_str())
+                };
+                return calls.iter().zip(results).map(result).collect();
+            }
+        }
+        vec![Turn::new("user", self.sent_text(conversation, turn))]
     }
 
     /// What the person said in turn number `turn`, as this model is sent it. Turns without an answer stay in front of the next
     /// one, as templates want one speaker after the other; those that the model could not take are left out.
-    fn sent_turn(&self, conversation: &Conversation, turn: usize) -> String {
-        let said = conversation.said.get(turn).map_or("", String::as_str);
+    fn sent_text(&self, conversation: &Conversation, turn: usize) -> String {
+        let said = conversation.said.get(turn).map(Said::text).unwrap_or_default();
         if !self.converses() {
-            return said.to_string();
+            return said.into_owned();
         }
         let before = conversation.said.iter().zip(&self.replies).take(turn);
         let mut unanswered = String::new();
         for (said, reply) in before.filter(|(_, reply)| !reply.left_out()) {
             match reply.text.is_empty() {
-                true => unanswered.extend([said.as_str(), "\n\n"]),
+                true => unanswered.extend([&said.text(), "\n\n"]),
                 false => unanswered.clear(),
             }
         }
-        unanswered + said
+        unanswered + &said
     }
 
     /// Asks again by itself after a stop.

@@ -214,6 +214,7 @@ impl ChatPane {
                     "{send} resends it and drops what follows; {stop-answer} cancels"
                 )
             ),
+            None if self.waiting_call().is_some() => self.words_of_call(context),
             None if self.columns.iter().any(Column::converses) => "your turn".into(),
             None => "your text".into(),
         };
@@ -225,6 +226,17 @@ impl ChatPane {
         };
         self.input.draw(frame, field, theme, self.typing);
         context.hits.add(input, Target::Pane);
+    }
+
+    /// `your turn; ctrl-k sends it as the result of add (1 of 2)`
+    fn words_of_call(&self, context: &PaneContext) -> String {
+        let (name, at, n) = self.waiting_call().unwrap_or_default();
+        let of = match n {
+            0 | 1 => String::new(),
+            n => format!(" ({at} of {n})"),
+        };
+        let key = context.keymap.label(Action::ToolResult);
+        format!("your turn; {key} sends it as the result of {}{of}", one_line(&name))
     }
 
     /// What to say while no model is chosen.

@@ -9,6 +9,7 @@ mod models;
 mod pane;
 mod reply;
 mod rows;
+mod said;
 mod save;
 mod settings;
 mod unsaved;
@@ -18,6 +19,7 @@ pub use heat::Heat;
 pub use models::{About, ChatModel};
 pub use pane::{ENTRY, WITH_RUN, WITH_RUN_OR_HOME};
 pub use reply::{Answer, Reply};
+pub use said::{Resulted, Said, ToolFile};
 pub use settings::{Settings, sampling_form};
 use unsaved::Unsaved;
 
@@ -62,6 +64,8 @@ pub struct ChatPane {
     shows_prompt: bool,
     input: TextField,
     typing: bool,
+    /// Results of the last answers' calls, while others are missing.
+    results: Vec<String>,
     /// The turn that is being changed, and what was typed before it came into the input.
     editing: Option<(usize, String)>,
     /// Prompts said before, oldest first; which of them stands in the input, and what was typed before it did.
@@ -92,6 +96,7 @@ impl Default for ChatPane {
             shows_prompt: false,
             input: TextField::new(Lines::Many, ""),
             typing: true,
+            results: Vec::new(),
             editing: None,
             history: Vec::new(),
             recalled: None,
@@ -142,10 +147,14 @@ impl ChatPane {
         &self.conversation.system
     }
 
-    /// Takes new settings over. Another system prompt holds from the next answer on.
-    pub fn set(&mut self, settings: Settings) {
+    /// Takes new settings over. Another system prompt holds from the next answer on, and so do other tools; returns the file of these.
+    pub fn set(&mut self, settings: Settings) -> Option<PathBuf> {
         self.sampling = settings.sampling;
         self.conversation.system = settings.system;
+        if settings.tools.is_empty() {
+            self.conversation.tools = ToolFile::default();
+        }
+        (!settings.tools.is_empty()).then(|| settings.tools.into())
     }
 
     /// Puts a model in the focused place or beside; returns the engine to let go.
@@ -188,20 +197,25 @@ impl ChatPane {
         self.recalled = None;
         self.wake();
         let editing = self.editing.take();
-        if let Some((turn, _)) = editing.as_ref().filter(|_| !text.is_empty()) {
-            self.forget_from(*turn);
-        }
+        let said = match editing.as_ref().filter(|_| !text.is_empty()) {
+            Some((turn, _)) => {
+                let said = self.conversation.said[*turn].with_text(text.clone());
+                self.forget_from(*turn);
+                said
+            }
+            None => Said::Text(text.clone()),
+        };
         self.input.set(&editing.map(|(_, draft)| draft).unwrap_or_default());
         match text.is_empty() {
             false => {
                 if self.history.last() != Some(&text) {
                     self.history.push(text.clone());
                 }
-                self.send_turn(text);
+                self.say(said);
             }
             // A base model generates from nothing; an answer that was cut goes on.
             true if self.conversation.said.is_empty() && !self.converses() => {
-                self.send_turn("\n".into());
+                self.say(Said::Text("\n".into()));
             }
             true => {
                 let (conversation, sampling) = (&self.conversation, &self.sampling);
@@ -221,9 +235,10 @@ impl ChatPane {
         self.columns.iter().any(Column::converses)
     }
 
-    fn send_turn(&mut self, text: String) {
+    fn say(&mut self, said: Said) {
         self.draws = 0;
-        self.conversation.said.push(text);
+        self.results.clear();
+        self.conversation.said.push(said);
         if self.conversation.said.len() > MAX_TURNS {
             self.conversation.said.remove(0);
             for column in self.columns.iter_mut().filter(|c| !c.replies.is_empty()) {
@@ -255,6 +270,7 @@ impl ChatPane {
     }
 
     fn forget_from(&mut self, turn: usize) {
+        self.results.clear();
         self.conversation.said.truncate(turn);
         for column in &mut self.columns {
             column.forget_from(turn);
@@ -292,7 +308,7 @@ impl ChatPane {
         let draft = draft.or(recalled).unwrap_or_else(|| self.input.text());
         self.editing = Some((turn, draft));
         self.typing = true;
-        let said = self.conversation.said[turn].clone();
+        let said = self.conversation.said[turn].text().into_owned();
         self.input.set(&said);
     }
 

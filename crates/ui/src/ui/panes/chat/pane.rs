@@ -3,8 +3,10 @@
 use super::models::{best, start_model, without_checkpoint};
 use super::unsaved::{LOSS, Loss};
 use super::{
-    ChatModel, ChatPane, Column, Engine, MAX_COLUMNS, Picking, Sent, Settings, sampling_form,
+    ChatModel, ChatPane, Column, Engine, MAX_COLUMNS, Picking, Resulted, Sent, Settings,
+    sampling_form,
 };
+use crate::base::clock::UnixMillis;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::gguf::PartName;
@@ -78,6 +80,14 @@ impl ChatPane {
         }
         let name = about.next_adapter().map(String::from);
         send(Asked::Adapter, vec![(slot, Command::UseAdapter { name })])
+    }
+
+    fn tool_result(&mut self, now: UnixMillis) -> Vec<Request> {
+        match self.give_result(now) {
+            Resulted::Sent(sent) => send(Asked::Generate, sent),
+            Resulted::Next(name) => vec![info(&format!("the call of {} waits for its result, too", one_line(&name)))],
+            Resulted::Not(why) => vec![info(why)],
+        }
     }
 
     fn recall_or_move(&mut self, action: Action) {
@@ -405,6 +415,9 @@ fn send(asked: Asked, sent: Vec<Sent>) -> Vec<Request> {
 
 /// `/help`, `/quit` …: what other programs take as a command, and no model has an answer to.
 fn is_command(text: &str) -> bool {
+    if text.starts_with("/tool ") {
+        return true;
+    }
     let word = text.trim_end().strip_prefix('/');
     word.is_some_and(|word| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphabetic()))
 }
@@ -463,6 +476,9 @@ impl Pane for ChatPane {
             true => vec![(A::Send, "send"), (A::StopAnswer, stop)],
             false => vec![(A::Send, "type")],
         };
+        if self.waiting_call().is_some() {
+            own.push((A::ToolResult, "give result"));
+        }
         if self.columns().len() > 1 {
             own.extend(titles(&[A::NextModel]));
         }
@@ -542,6 +558,7 @@ impl Pane for ChatPane {
                 return vec![info(words)];
             }
             Action::Send => return send(Asked::Generate, self.send(now)),
+            Action::ToolResult => return self.tool_result(now),
             Action::Resend => return send(Asked::Generate, self.resend(now)),
             Action::StopAnswer => return self.stop_answer(),
             Action::NewLine => self.field().new_line(),
@@ -555,7 +572,7 @@ impl Pane for ChatPane {
             Action::NextModel => self.focus_next(),
             Action::NextAdapter => return self.switch_adapter(),
             Action::Settings => {
-                let form = sampling_form(&self.sampling, self.system());
+                let form = sampling_form(&self.sampling, self.system(), &self.tools().path);
                 return vec![Request::Open(Box::new(form))];
             }
             Action::EditTurn => self.edit(),
@@ -615,6 +632,10 @@ impl Pane for ChatPane {
                 requests.extend(self.file_written(result.is_ok(), context));
                 return requests;
             }
+            Msg::Tools { path, result } => match result {
+                Ok(definitions) => self.set_tools(path, definitions.clone()),
+                Err(why) => return vec![Request::Toast(Level::Bad, why.clone())],
+            },
             Msg::Incoming { slot, batch } if self.owns(*slot) => {
                 return self.on_engine_events(*slot, batch, context.store);
             }
@@ -670,8 +691,8 @@ impl Pane for ChatPane {
             (LOSS, Answer::Text(word)) => self.on_discard_answer(&word, context),
             (SETTINGS, Answer::Values(values)) => {
                 let settings = Settings::of(&values, &self.sampling);
-                self.set(settings);
-                Vec::new()
+                let tools = self.set(settings);
+                tools.map(|path| Request::Do(Effect::ReadTools(path))).into_iter().collect()
             }
             _ => Vec::new(),
         }

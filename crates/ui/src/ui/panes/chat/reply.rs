@@ -2,10 +2,15 @@
 
 use crate::base::clock::UnixMillis;
 use crate::base::sampling::Sampling;
-use crate::wire::{CommandId, Event, StopReason};
+use crate::data::chat::tool_calls::{Call, CallReader, Format, Part, Tools};
+use crate::wire::{CommandId, Event, StopReason, Turn};
+use serde_json::Value;
 
 /// Bytes kept of one text; a model that never stops must not fill the memory.
 const MAX_BYTES: usize = 256 << 10;
+
+/// Ids of calls differ from turn to turn where an answer has no more calls.
+const CALLS: usize = 100;
 
 /// How far an answer has come.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,12 +56,14 @@ pub struct Mark {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
     /// The turn as it was sent, with turns before it that got no answer, and the settings it was sent with.
-    pub said: String,
+    pub sent: Vec<Turn>,
     pub sampling: Sampling,
     pub text: String,
     pub marks: Vec<Mark>,
     pub answer: Answer,
     pub command: Option<CommandId>,
+    /// The format of tool calls in the text, where it is known.
+    tool_calls: Option<&'static str>,
     /// What the model read, and its tokens.
     pub prompt: Option<(String, u64)>,
     /// Tokens of the prompt that are read by now, those that were kept of an earlier prompt among them.
@@ -76,14 +83,15 @@ impl Reply {
         !self.streaming() && !self.text.is_empty()
     }
 
-    pub fn begin(said: String, sampling: Sampling, now: UnixMillis) -> Reply {
+    pub fn begin(sent: Vec<Turn>, sampling: Sampling, now: UnixMillis) -> Reply {
         Reply {
-            said,
+            sent,
             sampling,
             text: String::new(),
             marks: Vec::new(),
             answer: Answer::Streaming,
             command: None,
+            tool_calls: None,
             prompt: None,
             read: 0,
             prompted: None,
@@ -96,12 +104,57 @@ impl Reply {
 
     /// Asked to go on behind what is there, with these settings.
     pub fn begin_again(&mut self, sampling: Sampling, now: UnixMillis) {
-        let said = std::mem::take(&mut self.said);
+        let sent = std::mem::take(&mut self.sent);
         *self = Reply {
             text: std::mem::take(&mut self.text),
             marks: std::mem::take(&mut self.marks),
-            ..Reply::begin(said, sampling, now)
+            ..Reply::begin(sent, sampling, now)
         };
+    }
+
+    /// The text, with calls of these tools as such: of one that is being written nothing yet.
+    pub fn parts(&self, tools: &[Value]) -> Vec<Part> {
+        let Some(format) = self.tool_calls.and_then(Format::named) else {
+            return vec![Part::Text(self.text.clone())];
+        };
+        let mut reader = CallReader::new(format, Tools::new(tools.to_vec()));
+        let mut parts = reader.push(&self.text);
+        if !self.streaming() {
+            parts.extend(reader.finish());
+        }
+        parts
+    }
+
+    /// The calls in it.
+    pub fn calls(&self, tools: &[Value]) -> Vec<Call> {
+        let call = |part| match part {
+            Part::Call(call) => Some(call),
+            Part::Text(_) => None,
+        };
+        self.parts(tools).into_iter().filter_map(call).collect()
+    }
+
+    /// The same, each with an id, of answer number `turn`.
+    pub fn numbered_calls(&self, tools: &[Value], turn: usize) -> Vec<Call> {
+        let calls = self.calls(tools).into_iter().enumerate();
+        calls.map(|(at, call)| call.numbered(CALLS * turn + at)).collect()
+    }
+
+    /// As the turn of a conversation: calls are such, and what is none stays as it was written.
+    pub fn turn(&self, tools: &[Value], turn: usize) -> Turn {
+        let calls = self.numbered_calls(tools, turn);
+        if calls.is_empty() {
+            return Turn::new("assistant", self.text.as_str());
+        }
+        let text = |part| match part {
+            Part::Text(text) => Some(text),
+            Part::Call(_) => None,
+        };
+        let texts: String = self.parts(tools).into_iter().filter_map(text).collect();
+        let mut said = Turn::new("assistant", texts);
+        let calls = calls.iter().map(Call::as_value).collect();
+        said.extra.insert("tool_calls".into(), calls);
+        said
     }
 
     pub fn streaming(&self) -> bool {
@@ -124,8 +177,11 @@ impl Reply {
             Event::Prompted {
                 text,
                 prompt_tokens,
+                tool_calls,
                 ..
             } => {
+                let format = tool_calls.as_deref().and_then(Format::named);
+                self.tool_calls = format.map(|format| format.word);
                 self.prompt = Some((text.clone(), *prompt_tokens));
                 self.prompted = Some(now);
             }

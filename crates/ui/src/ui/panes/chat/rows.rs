@@ -3,14 +3,20 @@
 use super::column::{Column, Conversation, Engine};
 use super::heat::{Heat, means};
 use super::reply::{Answer, Done, Reply};
+use super::said::Said;
 use crate::base::human;
 use crate::base::text::{one_line, sanitize};
+use crate::data::chat::tool_calls::{Call, Part};
 use crate::ui::keymap::Keymap;
 use crate::ui::layout::{wrap, wrap_ranges};
 use crate::ui::theme::{Meaning, Theme};
 use crate::wire::StopReason;
 use ratatui::text::{Line, Span};
 use std::ops::Range;
+
+/// Columns before the arguments of a call, and before the further rows of a long one.
+const CALL_INDENT: usize = 4;
+const FURTHER: usize = 2;
 
 /// What rows are made with.
 #[derive(Clone, Copy)]
@@ -34,7 +40,7 @@ pub fn rows(
     for turn in (0..conversation.said.len()).rev() {
         let said = &conversation.said[turn];
         let mut block = match column.replies.get(turn) {
-            Some(reply) => answered(column, said, reply, look),
+            Some(reply) => answered(column, conversation, turn, reply, look),
             None => unanswered(column, said, look),
         };
         block.append(&mut rows);
@@ -47,8 +53,8 @@ pub fn rows(
 }
 
 /// A turn that this model has not come to.
-fn unanswered(column: &Column, said: &str, look: Look) -> Vec<Line<'static>> {
-    let mut rows = turn_rows(said, look);
+fn unanswered(column: &Column, said: &Said, look: Look) -> Vec<Line<'static>> {
+    let mut rows = turn_rows(&said.text(), look);
     let words = match &column.engine {
         Engine::Opening(..) => "waits for the model",
         Engine::Ready(_) => "not asked",
@@ -59,7 +65,15 @@ fn unanswered(column: &Column, said: &str, look: Look) -> Vec<Line<'static>> {
     rows
 }
 
-fn answered(column: &Column, said: &str, reply: &Reply, look: Look) -> Vec<Line<'static>> {
+fn answered(
+    column: &Column,
+    conversation: &Conversation,
+    turn: usize,
+    reply: &Reply,
+    look: Look,
+) -> Vec<Line<'static>> {
+    let tools = &conversation.tools.definitions;
+    let said = conversation.said[turn].text();
     let mut rows = Vec::new();
     let mut text = Styled::default();
     match (&reply.prompt, column.converses()) {
@@ -70,14 +84,31 @@ fn answered(column: &Column, said: &str, reply: &Reply, look: Look) -> Vec<Line<
             rows.extend(text.rows(look));
             text = Styled::default();
         }
-        (_, true) => rows.extend(turn_rows(said, look)),
+        (_, true) => rows.extend(said_rows(reply, &said, look)),
         // One text: what was said, and what follows.
-        (_, false) => text.push(said, Meaning::Accent),
+        (_, false) => text.push(&said, Meaning::Accent),
     }
+    // Colours are those of tokens, of which a call has many.
+    let parts = match look.heat {
+        Heat::Off if column.converses() => reply.parts(tools),
+        _ => Vec::new(),
+    };
     let mut from = 0;
-    for mark in &reply.marks {
+    for mark in reply.marks.iter().filter(|_| parts.is_empty()) {
         text.push(&reply.text[from..mark.end], look.heat.meaning(mark));
         from = mark.end;
+    }
+    for part in parts {
+        match part {
+            Part::Text(part) => text.push(&part, Meaning::Text),
+            Part::Call(call) => {
+                if !text.text.trim().is_empty() {
+                    rows.extend(text.rows(look));
+                }
+                text = Styled::default();
+                rows.extend(call_rows(&call, look));
+            }
+        }
     }
     if reply.streaming() {
         text.push(look.theme.glyphs().caret, Meaning::Text);
@@ -87,6 +118,39 @@ fn answered(column: &Column, said: &str, reply: &Reply, look: Look) -> Vec<Line<
     }
     rows.extend(foot(column, reply, look));
     rows.push(Line::default());
+    rows
+}
+
+/// What the person said; of results also whose they are.
+fn said_rows(reply: &Reply, said: &str, look: Look) -> Vec<Line<'static>> {
+    let mut rows = Vec::new();
+    for turn in &reply.sent {
+        if let Some(name) = turn.extra.get("name").and_then(|name| name.as_str()) {
+            let words = format!("result of {}: {}", one_line(name), turn.content);
+            rows.extend(turn_rows(&words, look));
+        }
+    }
+    match rows.is_empty() {
+        true => turn_rows(said, look),
+        false => rows,
+    }
+}
+
+/// `call add`, and the arguments below it.
+fn call_rows(call: &Call, look: Look) -> Vec<Line<'static>> {
+    let name = format!(" call {}", one_line(&call.name));
+    let mut rows = vec![Line::styled(name, look.theme.style(Meaning::Title))];
+    for line in call.lines() {
+        let text = sanitize(&line.text).replace('\t', " ");
+        let indent = CALL_INDENT + line.indent;
+        let width = look.width.saturating_sub(2 + indent as u16 + FURTHER as u16);
+        for (at, row) in wrap(&text, width).into_iter().enumerate() {
+            let further = if at > 0 { FURTHER } else { 0 };
+            let indent = " ".repeat(1 + indent + further);
+            let style = look.theme.style(Meaning::Text);
+            rows.push(Line::styled(format!("{indent}{row}"), style));
+        }
+    }
     rows
 }
 

@@ -3,9 +3,12 @@
 
 use super::column::{Column, Conversation};
 use super::reply::{Answer, Reply};
+use super::said::Said;
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::base::text::one_line;
 use crate::ui::effect::SavedChat;
+use crate::data::chat::tool_calls::Part;
+use crate::wire::Turn;
 use serde_json::{Value, json};
 
 /// `None` while nobody has answered anything.
@@ -28,22 +31,27 @@ fn answers(column: &Column) -> impl Iterator<Item = &Reply> {
 /// The turns that a model answered, as it was sent them, and where they come from. Answers with settings of their own, as one
 /// that was drawn again by the next seed, have these by answer.
 fn row(conversation: &Conversation, column: &Column) -> Value {
-    let message = |role: &str, content: &str| json!({"role": role, "content": content});
     let mut messages = Vec::new();
     if column.converses() && !conversation.system.is_empty() {
-        messages.push(message("system", &conversation.system));
+        messages.push(Turn::new("system", conversation.system.as_str()));
     }
     let mut samplings = Vec::new();
-    for reply in answers(column) {
-        messages.push(message("user", &reply.said));
-        messages.push(message("assistant", &reply.text));
-        samplings.push(&reply.sampling);
+    let tools = &conversation.tools.definitions;
+    for (at, reply) in column.replies.iter().enumerate() {
+        if reply.has_answer() {
+            messages.extend(reply.sent.iter().cloned());
+            messages.push(reply.turn(tools, at));
+            samplings.push(&reply.sampling);
+        }
     }
     let mut row = json!({
         "messages": messages,
         "model": column.model.path.display().to_string(),
         "sampling": samplings.last(),
     });
+    if !tools.is_empty() {
+        row["tools"] = json!(tools);
+    }
     if samplings.windows(2).any(|pair| pair[0] != pair[1]) {
         row["sampling_of_answers"] = json!(samplings);
     }
@@ -66,7 +74,11 @@ fn markdown(conversation: &Conversation, columns: &[&Column]) -> String {
         out.push_str(&format!("\n## system\n\n{}\n", conversation.system.trim()));
     }
     for (turn, said) in conversation.said.iter().enumerate() {
-        out.push_str(&format!("\n## user\n\n{}\n", said.trim()));
+        let who = match said {
+            Said::Text(_) => "user",
+            Said::Results(_) => "tool",
+        };
+        out.push_str(&format!("\n## {who}\n\n{}\n", said.text().trim()));
         for column in columns {
             let Some(reply) = column.replies.get(turn).filter(|r| r.has_answer()) else {
                 continue;
@@ -79,13 +91,27 @@ fn markdown(conversation: &Conversation, columns: &[&Column]) -> String {
             if !one_for_all {
                 out.push_str(&format!("*{}*\n\n", settings(&reply.sampling)));
             }
-            out.push_str(&format!("{}\n", reply.text.trim()));
+            out.push_str(&format!("{}\n", text_of(reply, &conversation.tools.definitions)));
             if let Answer::Failed(why) = &reply.answer {
                 out.push_str(&format!("\n*broken off: {}*\n", one_line(why)));
             }
         }
     }
     out
+}
+
+/// The answer to read: each call as a block of its own.
+fn text_of(reply: &Reply, tools: &[Value]) -> String {
+    let part = |part| match part {
+        Part::Text(text) => text.trim().to_string(),
+        Part::Call(call) => {
+            let lines = call.lines().into_iter();
+            let lines = lines.map(|line| format!("{}{}\n", " ".repeat(2 + line.indent), line.text));
+            format!("```\ncall {}\n{}```", one_line(&call.name), lines.collect::<String>())
+        }
+    };
+    let parts: Vec<String> = reply.parts(tools).into_iter().map(part).collect();
+    parts.join("\n\n").trim().into()
 }
 
 fn settings(sampling: &Sampling) -> String {

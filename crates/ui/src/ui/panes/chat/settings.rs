@@ -10,12 +10,20 @@ pub struct Settings {
     pub sampling: Sampling,
     /// The system prompt of models with a chat template.
     pub system: String,
+    /// The file of the tools that they may call; empty for none.
+    pub tools: String,
 }
 
 /// The form with the settings in force.
-pub fn sampling_form(sampling: &Sampling, system: &str) -> Form {
+pub fn sampling_form(sampling: &Sampling, system: &str, tools: &str) -> Form {
     let mut fields = truncation_fields(sampling);
     fields.extend(length_fields(sampling, system));
+    fields.push(Field::new(
+        "tools",
+        "a JSON file of tools that chat models may call; nothing is executed, you give the results; empty: none",
+        tools,
+        |_| None,
+    ));
     Form::new(topic(SETTINGS), "how tokens are chosen", fields)
 }
 
@@ -103,10 +111,11 @@ fn length_fields(sampling: &Sampling, system: &str) -> Vec<Field> {
 impl Settings {
     /// From the form's values, which the form has checked; an invalid value keeps the old setting.
     pub fn of(values: &[String], old: &Sampling) -> Settings {
-        let system = values.get(9).map(|s| s.trim().to_string());
+        let text = |at: usize| values.get(at).map(|s| s.trim().to_string());
         Settings {
             sampling: sampling_of(values, old),
-            system: system.unwrap_or_default(),
+            system: text(9).unwrap_or_default(),
+            tools: text(10).unwrap_or_default(),
         }
     }
 }
@@ -213,14 +222,15 @@ mod tests {
             context: ContextLimit::Stop,
             ..Sampling::default()
         };
-        let mut form = sampling_form(&sampling, "Be short.");
+        let mut form = sampling_form(&sampling, "Be short.", "tools.json");
         let Reply::Chosen(Choice::Answer(_, Answer::Values(values))) = form.act(Action::Accept)
         else {
             panic!("the settings in force are valid");
         };
         let system = "Be short.".to_string();
         let settings = Settings::of(&values, &Sampling::default());
-        assert_eq!(settings, Settings { sampling, system });
+        let tools = "tools.json".to_string();
+        assert_eq!(settings, Settings { sampling, system, tools });
     }
 
     /// `<|im_end|>` became three stops, and each answer ended at its first `<`.
@@ -245,7 +255,7 @@ mod tests {
 
     #[test]
     fn wrong_settings_are_refused() {
-        let mut form = sampling_form(&Sampling::default(), "");
+        let mut form = sampling_form(&Sampling::default(), "", "");
         form.paste("x");
         assert_eq!(form.act(Action::Accept), Reply::Stay);
         assert_eq!(

@@ -1,5 +1,7 @@
 //! The chat without a screen: turns, streams, columns, cancelling, lost engines, saving.
 
+mod calls;
+
 use super::column::Download;
 use super::*;
 use crate::ui::panes::Pane;
@@ -137,6 +139,7 @@ fn a_chat_model_gets_the_turns_and_a_cut_answer_goes_on() {
     let settings = Settings {
         sampling: Sampling::default(),
         system: "Be short.".into(),
+        tools: String::new(),
     };
     chat.set(settings);
     let sent = say(&mut chat, "hi");
@@ -341,7 +344,7 @@ fn an_earlier_turn_is_changed_and_what_followed_is_forgotten() {
     assert_eq!(chat.field().text(), "one");
     let sent = say(&mut chat, "uno");
     assert_eq!(turns(&sent[0]), [pair("user", "uno")]);
-    assert_eq!(chat.conversation.said, ["uno"]);
+    assert_eq!(chat.conversation.said, [Said::Text("uno".into())]);
     answer(&mut chat, 1, 5, "si");
     chat.edit();
     chat.stop();
@@ -382,6 +385,7 @@ fn a_saved_conversation_is_rows_that_a_run_can_learn_from() {
     let settings = Settings {
         sampling: Sampling::default(),
         system: "Be short.".into(),
+        tools: String::new(),
     };
     chat.set(settings);
     say(&mut chat, "hi\nthere");

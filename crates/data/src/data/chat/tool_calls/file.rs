@@ -1,32 +1,41 @@
 //! Tool definitions from a file: a list, each a function with its name and parameters.
 
-use super::json_file;
-use crate::cli::exit::Failure;
+use crate::base::files::read_small_text;
+use crate::base::text::{one_line, shown};
 use serde_json::Value;
 use std::path::Path;
 
-const HINT: &str = r#"a list such as [{"type": "function", "function": {"name": "add", "description": "…", "parameters": {"type": "object", "properties": {…}}}}]"#;
+/// Larger files are none.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// What such a file has.
+pub const TOOL_FILE: &str = r#"a list such as [{"type": "function", "function": {"name": "add", "description": "…", "parameters": {"type": "object", "properties": {…}}}}]"#;
 
 /// Reads a list of definitions. Templates differ in what they use, but each entry must be an object with a name.
 ///
 /// # Errors
-/// With the file and the location in it.
-pub fn read(path: &Path) -> Result<Vec<Value>, Failure> {
-    let fault = |what: String| json_file::fault(path, &what, HINT);
-    let Value::Array(tools) = json_file::read(path, HINT)? else {
+/// A sentence with the file and the location in it.
+pub fn read_tools(path: &Path) -> Result<Vec<Value>, String> {
+    let fault = |what: String| one_line(&format!("{}: {what}", shown(path)));
+    let text = read_small_text(path, MAX_BYTES).map_err(|e| fault(e.to_string()))?;
+    let value = serde_json::from_str(&text).map_err(|e| fault(format!("not JSON: {e}")))?;
+    let Value::Array(tools) = value else {
         return Err(fault("expected a list of definitions".into()));
     };
     if tools.is_empty() {
         return Err(fault("the list is empty".into()));
     }
     for (at, tool) in tools.iter().enumerate() {
-        check(tool).map_err(|(key, what)| fault(format!("[{at}]{key}: {what}")))?;
+        check_tool(tool).map_err(|(key, what)| fault(format!("[{at}]{key}: {what}")))?;
     }
     Ok(tools)
 }
 
+/// Whether it is a definition.
+///
+/// # Errors
 /// The key and what is wrong with it.
-pub fn check(tool: &Value) -> Result<(), (&'static str, &'static str)> {
+pub fn check_tool(tool: &Value) -> Result<(), (&'static str, &'static str)> {
     if !tool.is_object() {
         return Err(("", "expected an object"));
     }
@@ -57,7 +66,7 @@ mod tests {
         let path = dir.path().join("tools.json");
         let told = |text: &str| {
             std::fs::write(&path, text).unwrap();
-            read(&path).map(|tools| tools.len()).map_err(|e| e.what)
+            read_tools(&path).map(|tools| tools.len())
         };
         let sound =
             r#"[{"type": "function", "function": {"name": "a", "parameters": {}}}, {"name": "b"}]"#;
@@ -84,6 +93,6 @@ mod tests {
             );
         }
         std::fs::remove_file(&path).unwrap();
-        assert!(read(&path).unwrap_err().what.contains("tools.json: "));
+        assert!(read_tools(&path).unwrap_err().contains("tools.json: "));
     }
 }

@@ -1,0 +1,87 @@
+//! Tool calls in answers, and results that are typed.
+
+use super::*;
+use serde_json::json;
+
+const CALL: &str = "Both.\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1, \"note\": \"a sum of many numbers that is quite long to read on one line\"}}\n</tool_call>\n<tool_call>\n{\"name\": \"now\"}\n</tool_call>";
+
+/// The engine of `slot` answers the command that was sent last, by a template whose calls are Hermes'.
+fn called(chat: &mut ChatPane, slot: u32, id: CommandId, text: &str) -> Vec<Sent> {
+    chat.sent(Slot(slot), Ok(id));
+    let prompted = Event::Prompted {
+        command: id,
+        text: "rendered".into(),
+        prompt_tokens: 10,
+        tool_calls: Some("hermes".into()),
+    };
+    chat.apply(Slot(slot), &prompted, UnixMillis(50));
+    chat.apply(Slot(slot), &token(id, text), UnixMillis(100));
+    chat.apply(Slot(slot), &done(id, StopReason::Stop), UnixMillis(200))
+}
+
+fn with_tools(templates: &[Option<&str>]) -> ChatPane {
+    let mut chat = ready(templates);
+    chat.set_tools("tools.json".as_ref(), vec![json!({"name": "add"}), json!({"name": "now"})]);
+    chat
+}
+
+#[test]
+fn results_go_back_once_each_call_has_one() {
+    let mut chat = with_tools(&[Some("chatml"), Some("chatml")]);
+    let sent = say(&mut chat, "add and look");
+    assert!(matches!(prompt(&sent[0]), Prompt::WithTools { tools, .. } if tools.len() == 2));
+    assert_eq!(chat.waiting_call(), None);
+    called(&mut chat, 1, 1, CALL);
+    called(&mut chat, 2, 2, "No call.");
+    assert_eq!(chat.waiting_call(), Some(("add".into(), 1, 2)));
+    assert_eq!(chat.give_result(UnixMillis(0)), Resulted::Not("type the result of the tool call first"));
+    chat.field().set("3");
+    assert_eq!(chat.give_result(UnixMillis(0)), Resulted::Next("now".into()));
+    chat.field().set("noon");
+    let Resulted::Sent(sent) = chat.give_result(UnixMillis(0)) else {
+        panic!("both have a result");
+    };
+    let messages = |sent: &Sent| match prompt(sent) {
+        Prompt::WithTools { messages, .. } => messages.clone(),
+        other => panic!("{other:?}"),
+    };
+    let own = messages(&sent[0]);
+    let roles: Vec<&str> = own.iter().map(|turn| turn.role.as_str()).collect();
+    assert_eq!(roles, ["user", "assistant", "tool", "tool"]);
+    assert_eq!(own[1].content, "Both.");
+    assert_eq!(own[1].extra["tool_calls"][1]["function"], json!({"name": "now", "arguments": {}}));
+    assert_eq!(own[3].content, "noon");
+    assert_eq!(own[3].extra["tool_call_id"], own[1].extra["tool_calls"][1]["id"]);
+    // The other model called nothing: it reads them as a text.
+    assert_eq!(messages(&sent[1])[2], Turn::new("user", "3\nnoon"));
+    assert_eq!(chat.give_result(UnixMillis(0)), Resulted::Not("no tool call waits for a result"));
+    called(&mut chat, 1, 3, "3, at noon.");
+    called(&mut chat, 2, 4, "I see.");
+    let saved = chat.save().unwrap();
+    let row: serde_json::Value = serde_json::from_str(saved.jsonl.lines().next().unwrap()).unwrap();
+    assert_eq!(row["messages"][2], json!({"role": "tool", "content": "3", "name": "add", "tool_call_id": "call00000"}));
+    assert_eq!(row["tools"], json!([{"name": "add"}, {"name": "now"}]));
+    assert!(saved.markdown.contains("## tool\n\n3\nnoon"), "{}", saved.markdown);
+    assert!(saved.markdown.contains("```\ncall add\n  a: 1\n"), "{}", saved.markdown);
+    // A result that is changed is one again.
+    chat.edit();
+    assert_eq!(chat.field().text(), "3\nnoon");
+    chat.field().set("4\nnight");
+    let sent = chat.send(UnixMillis(0));
+    assert_eq!(messages(&sent[0])[2].content, "4");
+    assert_eq!(messages(&sent[0])[3].content, "night");
+}
+
+#[test]
+fn a_call_is_no_text_and_not_shown_while_it_is_written() {
+    let tools = [json!({"name": "add"})];
+    let mut chat = with_tools(&[Some("chatml")]);
+    say(&mut chat, "add");
+    called(&mut chat, 1, 1, CALL);
+    let reply = &chat.columns()[0].replies[0];
+    assert_eq!(reply.calls(&tools).len(), 2);
+    let mut begun = reply.clone();
+    begun.answer = Answer::Streaming;
+    begun.text.truncate("Both.\n<tool_call>\n{\"na".len());
+    assert_eq!(begun.parts(&tools), [crate::data::chat::tool_calls::Part::Text("Both.".into())]);
+}

@@ -1,0 +1,180 @@
+//! Tool calls of a conversation: shown as calls at a terminal, and answered by `/tool TEXT`. Nothing is executed.
+
+use crate::base::text::{one_line, sanitize};
+use crate::cli::out;
+use crate::data::chat::tool_calls::{Call, CallReader, Format, Part, Tools, read_all};
+use crate::wire::Turn;
+use serde_json::Value;
+
+/// Columns where the terminal does not say how many it has.
+const COLUMNS: usize = 80;
+const INDENT: &str = "    ";
+
+/// The calls of the last answer, and their results as far as they are there.
+#[derive(Debug, Default)]
+pub struct Calls {
+    tools: Tools,
+    format: Option<&'static Format>,
+    reader: Option<CallReader>,
+    asked: Vec<Call>,
+    results: Vec<Turn>,
+}
+
+/// What a result leads to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// No call waits for one.
+    NoCall,
+    /// The call of this function waits next.
+    Next(String),
+    /// All have theirs: turns for the model.
+    All(Vec<Turn>),
+}
+
+impl Calls {
+    pub fn new(tools: Vec<Value>) -> Calls {
+        Calls {
+            tools: Tools::new(tools),
+            ..Calls::default()
+        }
+    }
+
+    /// An answer begins, whose calls are in the format of this name.
+    pub fn begin(&mut self, word: Option<&str>) {
+        self.format = word.and_then(Format::named);
+        let tools = self.tools.clone();
+        self.reader = self.format.map(|format| CallReader::new(format, tools));
+    }
+
+    /// What can be shown of an answer by now.
+    pub fn push(&mut self, text: &str) -> Vec<Part> {
+        match &mut self.reader {
+            Some(reader) => reader.push(text),
+            None => vec![Part::Text(text.into())],
+        }
+    }
+
+    /// The rest, at its end.
+    pub fn finish(&mut self) -> Vec<Part> {
+        self.reader.take().map_or_else(Vec::new, CallReader::finish)
+    }
+
+    /// Calls of a whole answer in their order; `number` makes them differ from those of other turns.
+    pub fn of(&self, answer: &str, number: usize) -> (String, Vec<Call>) {
+        let Some(format) = self.format else {
+            return (answer.into(), Vec::new());
+        };
+        let (text, calls) = read_all(format, &self.tools, answer);
+        let numbered = calls.into_iter().zip(number..);
+        let calls = numbered.map(|(call, at)| call.numbered(at)).collect();
+        (text, calls)
+    }
+
+    /// The turn of an answer in the conversation; its calls wait for results.
+    pub fn turn(&mut self, answer: &str, number: usize) -> Turn {
+        let (text, calls) = self.of(answer, number);
+        self.results.clear();
+        self.asked = calls;
+        // What is no call stays as it was written.
+        if self.asked.is_empty() {
+            return Turn::new("assistant", answer);
+        }
+        let mut turn = Turn::new("assistant", text);
+        let calls = self.asked.iter().map(Call::as_value).collect();
+        turn.extra.insert("tool_calls".into(), calls);
+        turn
+    }
+
+    /// Nothing waits any more.
+    pub fn forget(&mut self) {
+        self.asked.clear();
+        self.results.clear();
+    }
+
+    /// The results can be given again.
+    pub fn take_back(&mut self) {
+        self.results.clear();
+    }
+
+    /// The function of the call that waits next.
+    pub fn waits(&self) -> Option<&str> {
+        let call = self.asked.get(self.results.len())?;
+        Some(&call.name)
+    }
+
+    /// Takes the result of the next call.
+    pub fn answer(&mut self, result: &str) -> Answered {
+        let Some(call) = self.asked.get(self.results.len()) else {
+            return Answered::NoCall;
+        };
+        let mut turn = Turn::new("tool", result);
+        turn.extra = call.result_fields();
+        self.results.push(turn);
+        match self.waits() {
+            Some(next) => Answered::Next(next.into()),
+            None => Answered::All(self.results.clone()),
+        }
+    }
+}
+
+/// The function's name, and below it the arguments.
+pub fn shown(call: &Call, columns: Option<usize>) -> String {
+    let mut text = format!("call {}", one_line(&call.name));
+    for line in call.lines() {
+        let indent = " ".repeat(line.indent);
+        let words = sanitize(&line.text);
+        text.push_str(&format!("\n{INDENT}{indent}{words}"));
+    }
+    out::wrapped(&text, Some(columns.unwrap_or(COLUMNS)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const CALLS: &str = "Both.\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>\n<tool_call>\n{\"name\": \"now\"}\n</tool_call>";
+
+    #[test]
+    fn each_call_gets_its_result() {
+        let mut calls = Calls::new(Vec::new());
+        calls.begin(Some("hermes"));
+        assert_eq!(calls.answer("3"), Answered::NoCall);
+        let turn = calls.turn(CALLS, 2);
+        assert_eq!(turn.content, "Both.");
+        let said = json!([
+            {"type": "function", "id": "call00002", "function": {"name": "add", "arguments": {"a": 1}}},
+            {"type": "function", "id": "call00003", "function": {"name": "now", "arguments": {}}},
+        ]);
+        assert_eq!(turn.extra["tool_calls"], said);
+        assert_eq!(calls.answer("3"), Answered::Next("now".into()));
+        let Answered::All(turns) = calls.answer("noon") else {
+            panic!("both have a result");
+        };
+        let words: Vec<_> = turns
+            .iter()
+            .map(|t| (t.role.as_str(), t.content.as_str()))
+            .collect();
+        assert_eq!(words, [("tool", "3"), ("tool", "noon")]);
+        assert_eq!(turns[1].extra["tool_call_id"], "call00003");
+        assert_eq!(calls.waits(), None);
+        calls.take_back();
+        assert_eq!(calls.waits(), Some("add"));
+        assert_eq!(
+            calls.turn("No call.", 4),
+            Turn::new("assistant", "No call.")
+        );
+        assert_eq!(calls.waits(), None);
+    }
+
+    #[test]
+    fn a_call_is_readable_in_a_narrow_terminal() {
+        let call = Call {
+            name: "find".into(),
+            arguments: json!({"what": "a word after another ".repeat(3), "n": 2}).to_string(),
+            id: None,
+        };
+        let expected = "call find\n    what: \"a word after another\n      a word after another a word\n      after another \"\n    n: 2";
+        assert_eq!(shown(&call, Some(34)), expected);
+    }
+}
