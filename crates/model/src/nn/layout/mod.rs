@@ -255,9 +255,7 @@ impl MixingSpans {
             MixingSpans::GatedDelta(spans) => {
                 [Some(&mut spans.wide), None, None, Some(&mut spans.out)]
             }
-            MixingSpans::Mamba2(spans) => {
-                [Some(&mut spans.wide), None, None, Some(&mut spans.out)]
-            }
+            MixingSpans::Mamba2(spans) => [Some(&mut spans.wide), None, None, Some(&mut spans.out)],
         };
         all.into_iter().flatten()
     }
