@@ -270,7 +270,9 @@ fn advice(hint: &str) -> String {
     }
     match hint.starts_with("a source for each format") {
         true => "a file for each format",
-        false => "fix the row, or drop it: llmtui data clean FILE --tokenizer MODEL --out COPY.jsonl",
+        false => {
+            "fix the row, or drop it: llmtui data clean FILE --tokenizer MODEL --out COPY.jsonl"
+        }
     }
     .into()
 }

@@ -59,9 +59,15 @@ fn numbers(out: &mut String, report: &Report) {
     };
     line(out, "tokens", &token_spread(tokens));
     // An inspection cuts texts into rows, a run reads each as one document.
-    let texts = report.format.split("; ").all(|format| format.starts_with("plain text, by "));
+    let texts = report
+        .format
+        .split("; ")
+        .all(|format| format.starts_with("plain text, by "));
     if texts && tokens.total > 0 {
-        let words = format!("{:>12}   in training every token of a text counts in the loss", "all");
+        let words = format!(
+            "{:>12}   in training every token of a text counts in the loss",
+            "all"
+        );
         line(out, "supervised", &words);
     } else if let Some(share) = report.supervised_share() {
         line(

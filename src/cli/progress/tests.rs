@@ -13,9 +13,15 @@ fn line_ends_alone_fill_no_screen() {
 #[test]
 fn an_empty_answer_is_shown_as_one() {
     let lines = super::sampled(2, "What is 21 plus 20?", "");
-    assert_eq!(lines[1..], ["  | What is 21 plus 20?", "  | → (ended at once)"]);
+    assert_eq!(
+        lines[1..],
+        ["  | What is 21 plus 20?", "  | → (ended at once)"]
+    );
     let asked = "<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n";
-    assert_eq!(super::sampled(2, asked, "\n")[1..], ["  | Why?", "  | → (ended at once)"]);
+    assert_eq!(
+        super::sampled(2, asked, "\n")[1..],
+        ["  | Why?", "  | → (ended at once)"]
+    );
     // A text that begins from nothing has no prompt.
     assert_eq!(super::sampled(2, "\n", "").len(), 1);
     assert_eq!(super::sampled(2, "a ", "text")[1..], ["  | a text"]);

@@ -14,9 +14,7 @@ pub fn marked(asked: &str, spec: &str) -> String {
         let said = at(&request, path);
         said.is_some() && said == at(&resolved, path)
     };
-    annotated(spec, |path| {
-        is_asked(path).then(|| "asked for".to_string())
-    })
+    annotated(spec, |path| is_asked(path).then(|| "asked for".to_string()))
 }
 
 /// The request, with a mark at each setting of model and tokenizer that the start model has otherwise.

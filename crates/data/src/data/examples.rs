@@ -229,9 +229,7 @@ pub(super) fn of_several(
         grouped(good + bad),
         grouped(bad)
     );
-    let ways = format!(
-        "{SKIP} leaves such rows out, `{clean}` writes a copy without them"
-    );
+    let ways = format!("{SKIP} leaves such rows out, `{clean}` writes a copy without them");
     let maps = ["data.columns", "data.format"];
     let own = match maps.iter().any(|key| fault.fix.contains(key)) {
         true => "",

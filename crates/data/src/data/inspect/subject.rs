@@ -606,7 +606,9 @@ mod tests {
             };
             let mut on_progress = |_| ControlFlow::Continue(());
             let context = ReadContext::default();
-            subject.clean(&context, &mut on_progress, &mut take).unwrap();
+            subject
+                .clean(&context, &mut on_progress, &mut take)
+                .unwrap();
             dropped
         };
         assert_eq!(dropped(None), []);

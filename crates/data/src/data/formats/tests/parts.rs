@@ -190,7 +190,10 @@ fn a_prompt_that_is_mapped_as_a_question_is_a_user_turn() {
         let raw = turns(format, &row, &Columns::default());
         assert!(raw.iter().all(|side| matches!(side, Turns::Text(_))));
         let answers = answers.iter().map(|answer| chat(&[("assistant", answer)]));
-        let expected: Vec<Turns> = [chat(&[("user", "p")])].into_iter().chain(answers).collect();
+        let expected: Vec<Turns> = [chat(&[("user", "p")])]
+            .into_iter()
+            .chain(answers)
+            .collect();
         assert_eq!(turns(format, &row, &asked), expected, "{row}");
     }
     // A column that is not there is named, as for other parts.

@@ -77,7 +77,11 @@ mod tests {
         mapped.set_columns(&pairs);
         let typed = "my notes/a.csv --format instruction_response --column 'instruction=My question' --column 'response=It'\\''s'";
         assert_eq!(Subject::of_words(typed).unwrap(), mapped);
-        for wrong in ["a.csv --column text", "a.csv --format no", "a.csv --column a=b x"] {
+        for wrong in [
+            "a.csv --column text",
+            "a.csv --format no",
+            "a.csv --column a=b x",
+        ] {
             assert!(Subject::of_words(wrong).is_err(), "{wrong}");
         }
     }

@@ -72,7 +72,8 @@ fn separator(head: &[u8], own: u8) -> u8 {
     }
     let known = SEPARATORS.iter().map(|(known, _)| *known).zip(counts);
     let most = known.max_by_key(|(known, count)| (*count, *known == own));
-    most.filter(|(_, count)| *count > 0).map_or(own, |(known, _)| known)
+    most.filter(|(_, count)| *count > 0)
+        .map_or(own, |(known, _)| known)
 }
 
 fn open(mut input: Input, own: u8) -> Result<Stream, DataError> {
@@ -455,7 +456,10 @@ mod tests {
         };
         let values = r#"{"Frage":"Wie viel?","Preis":"3,50"}"#;
         assert_eq!(row("Frage;Preis\r\nWie viel?;3,50\r\n", b','), values);
-        assert_eq!(row("\u{feff}\"Frage\";\"Preis\"\nWie viel?;\"3,50\"\n", b','), values);
+        assert_eq!(
+            row("\u{feff}\"Frage\";\"Preis\"\nWie viel?;\"3,50\"\n", b','),
+            values
+        );
         assert_eq!(row("Frage\tPreis\nWie viel?\t3,50\n", b','), values);
         assert_eq!(row("Frage|Preis\nWie viel?|3,50\n", b'\t'), values);
         // A comma in a name, and separators inside quotes.

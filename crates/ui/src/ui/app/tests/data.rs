@@ -221,7 +221,10 @@ fn columns_that_no_format_knows_can_be_mapped() {
         )),
     });
     let picture = bench.picture(100, 30);
-    assert!(picture.contains("opens it with its columns mapped"), "{picture}");
+    assert!(
+        picture.contains("opens it with its columns mapped"),
+        "{picture}"
+    );
     bench.press("o enter");
     let mapped = Subject::of_words(&format!("chats {options}")).unwrap();
     assert_eq!(bench.effects, [Effect::InspectData(Box::new(mapped))]);
