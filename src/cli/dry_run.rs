@@ -13,6 +13,7 @@ use crate::data::{DataEnv, Dataset};
 use crate::engine::checkpoint::{Fault, Manifest};
 use crate::engine::{TrainState, check_reference, extra_sets, vocabulary_growth};
 use crate::plan::start::known_ranks;
+use crate::rewards::WeightedReward;
 use crate::spec::{Origin, RolloutLength, RunSpec};
 use crate::workers::{EnvironmentError, environment};
 use serde::Serialize;
@@ -61,6 +62,16 @@ struct Outline {
     /// What the tokens of the splits are.
     #[serde(skip)]
     tokens_word: &'static str,
+}
+
+/// `number, 0.2 × length`: the rewards and their weights, where the model answers prompts.
+fn reward_words(rewards: &[WeightedReward]) -> Option<String> {
+    let one = |reward: &WeightedReward| match reward.weight == 1.0 {
+        true => one_line(&reward.name),
+        false => format!("{} × {}", reward.weight, one_line(&reward.name)),
+    };
+    let words: Vec<String> = rewards.iter().map(one).collect();
+    (!words.is_empty()).then(|| words.join(", "))
 }
 
 fn as_value<S: serde::Serializer>(spec: &RunSpec, to: S) -> Result<S::Ok, S::Error> {
@@ -269,6 +280,8 @@ impl Outline {
             ),
             format!("cadence {}", self.spec.cadence_text()),
         ];
+        let rewards = reward_words(&self.spec.rewards);
+        lines.extend(rewards.map(|words| format!("rewards {words}")));
         lines.extend(
             self.ranks
                 .iter()
@@ -292,5 +305,21 @@ impl Outline {
         let resumes = self.resumes.iter();
         lines.extend(resumes.map(|(run, step)| format!("would resume {run} from step {step}")));
         lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{SpecSources, load};
+
+    #[test]
+    fn rewards_are_listed_with_their_weights() {
+        let words = |preset: &str| {
+            let loaded = load(preset, &[], &SpecSources::default()).unwrap();
+            reward_words(&loaded.spec.rewards)
+        };
+        assert_eq!(words("grpo-gsm8k").as_deref(), Some("number, 0.2 × length"));
+        assert_eq!(words("quickstart"), None);
     }
 }

@@ -293,10 +293,17 @@ fn found(kind: &str, found: &Finding) -> Vec<String> {
     lines
 }
 
+/// In the place of an answer that is empty.
+const ENDED: &str = "→ (ended at once)";
+
 fn sampled(step: u64, prompt: &str, text: &str) -> Vec<String> {
     // A template's first lines would leave no room for the answer.
+    let ended = text.trim().is_empty();
     let whole = match question(prompt) {
+        Some(asked) if ended => format!("{asked}\n{ENDED}"),
         Some(asked) => format!("{asked}\n→ {}", text.trim()),
+        // Nothing would show that the prompt is all there is.
+        None if ended && !prompt.trim().is_empty() => format!("{}\n{ENDED}", prompt.trim_end()),
         None => format!("{prompt}{text}"),
     };
     let whole = sanitize(&whole);

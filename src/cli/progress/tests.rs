@@ -9,6 +9,24 @@ fn line_ends_alone_fill_no_screen() {
     assert_eq!(lines[1..], ["  | k", "  | ", "  | k", "  | ", "  | x"]);
 }
 
+/// A plain prompt alone stood there, of a model that said nothing.
+#[test]
+fn an_empty_answer_is_shown_as_one() {
+    let lines = super::sampled(2, "What is 21 plus 20?", "");
+    assert_eq!(
+        lines[1..],
+        ["  | What is 21 plus 20?", "  | → (ended at once)"]
+    );
+    let asked = "<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n";
+    assert_eq!(
+        super::sampled(2, asked, "\n")[1..],
+        ["  | Why?", "  | → (ended at once)"]
+    );
+    // A text that begins from nothing has no prompt.
+    assert_eq!(super::sampled(2, "\n", "").len(), 1);
+    assert_eq!(super::sampled(2, "a ", "text")[1..], ["  | a text"]);
+}
+
 #[test]
 fn a_roll_back_is_told_where_it_gives_up_steps() {
     let resumed = |step| {

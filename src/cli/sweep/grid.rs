@@ -115,6 +115,30 @@ mod tests {
         word.parse().unwrap()
     }
 
+    /// A key that another program uses was refused where it was copied from here.
+    #[test]
+    fn settings_of_the_examples_exist() {
+        let texts = [
+            include_str!("../../../docs/sweeps.md"),
+            include_str!("mod.rs"),
+        ];
+        let mut seen = 0;
+        for text in texts {
+            let said = text.split("--over ").skip(1);
+            let words = said.filter_map(|rest| rest.split([' ', '\n', '`', '"']).next());
+            for word in words.filter(|word| word.contains('=') && !word.contains("KEY")) {
+                let axis = over(word);
+                let set = [format!("{}={}", axis.key, axis.values[0])];
+                let loaded = crate::spec::load("sft-lora", &set, &Default::default());
+                let said = loaded.err().map(|errors| errors.to_string());
+                let unknown = said.is_some_and(|said| said.contains("unknown key"));
+                assert!(!unknown, "{word}");
+                seen += 1;
+            }
+        }
+        assert!(seen > 6, "{seen}");
+    }
+
     #[test]
     fn lists_are_divided_at_commas_outside_of_brackets_and_quotes() {
         assert_eq!(over("lr=1e-4, 3e-4").values, ["1e-4", "3e-4"]);

@@ -30,7 +30,7 @@ use serde_json::Value;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui sweep quickstart --over lr=3e-4,1e-3,3e-3
-  llmtui sweep my.yaml --over lr=1e-4,3e-4 --over lora.r=8,32 --over seed=1,2,3 --dry-run
+  llmtui sweep my.yaml --over lr=1e-4,3e-4 --over adapter.lora.rank=8,32 --over seed=1,2,3 --dry-run
   llmtui sweep my.yaml -s max_steps=500 --over optimizer=adamw,muon --json")]
 pub struct Args {
     #[command(flatten)]

@@ -18,6 +18,7 @@ mod moving_reference;
 mod noise_limited;
 mod onset;
 mod overfitting;
+mod rescued;
 mod sparse;
 mod spikes;
 mod verdict;

@@ -37,6 +37,25 @@ pub(super) fn apply(merged: &mut Merged, before: &Value, said: &BTreeSet<String>
         prefer_steps(merged, said, &steps);
     }
     scale_floor(merged, before, said);
+    drop_about(merged, before, said);
+}
+
+/// What a preset says of itself is untrue of a run with another method: GRPO's words announced a run with PPO.
+fn drop_about(merged: &mut Merged, before: &Value, said: &BTreeSet<String>) {
+    let kind = |value: &Value| match value.get("method")? {
+        Value::String(word) => Some(word.clone()),
+        method => method.as_object()?.keys().next().cloned(),
+    };
+    let (Some(old), Some(new)) = (kind(before), kind(&merged.value)) else {
+        return;
+    };
+    if old == new || said.contains("about") {
+        return;
+    }
+    if let Some(map) = merged.value.as_object_mut() {
+        map.shift_remove("about");
+    }
+    merged.origins.forget("about");
 }
 
 /// What a value at `path` replaces in the layers below it, besides the value there; `*` stands for any member.
@@ -195,6 +214,19 @@ mod tests {
         };
         let origin = loaded.origins.get("schedule.cosine.min_lr");
         (cosine.min_lr.unwrap(), origin)
+    }
+
+    #[test]
+    fn another_method_takes_the_words_of_the_preset_away() {
+        let about = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            let loaded = load("grpo-gsm8k", &words, &SpecSources::default()).unwrap();
+            loaded.spec.about
+        };
+        assert!(about(&[]).starts_with("GRPO"));
+        assert!(about(&["method.grpo.clip_high=0.3"]).starts_with("GRPO"));
+        assert_eq!(about(&["method=ppo"]), "");
+        assert_eq!(about(&["method=ppo", "about=mine"]), "mine");
     }
 
     #[test]

@@ -44,9 +44,10 @@ impl<'a> Row<'a> {
 
     /// The column that was named for a part; for the prompt also that of its question.
     fn said(&self, part: &str) -> Option<&'a str> {
-        let question = || self.columns.get(QUESTION.name);
-        let own = self.columns.get(part);
-        own.or_else(|| question().filter(|_| part == "prompt"))
+        match (self.columns.get(part), part) {
+            (None, "prompt") => self.columns.get(QUESTION.name),
+            (own, _) => own,
+        }
     }
 
     /// Whether the prompt is mapped as a question.

@@ -20,6 +20,8 @@ pub const RULE: Rule = Rule {
 
 /// Share of the steps.
 const MANY: f64 = 0.01;
+/// A tuned learning rate this many times the spec's is the cause, rather than the data.
+const RAISED: f64 = 1.2;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
     let state = view.state;
@@ -40,7 +42,25 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         None => return None,
     };
     let signals = vec![Signal::of(metric::TRAIN_LOSS, state.skipped as f64, evidence).at(at)];
-    let cause = "outlier batches, or a learning rate at the edge of stability";
-    let fix = "inspect the batches (`llmtui data batches`); start the next run with the lower rate, clipping and a longer warm-up";
+    // Each rescue lowers the rate: what it was before the first is what the person left it at.
+    let lr = rescued.map(|rescue| rescue.lr.0).or_else(|| view.lr());
+    let (cause, fix) = match raised(view, lr) {
+        Some((own, lr)) => (
+            format!("the learning rate was raised while it trained, from {own} to {lr}"),
+            format!("keep it near {own}, where the run was before; raise it in small steps"),
+        ),
+        None => (
+            "outlier batches, or a learning rate at the edge of stability".into(),
+            "inspect the batches (`llmtui data batches`); start the next run with the lower rate, clipping and a longer warm-up".into(),
+        ),
+    };
     Some(Finding::warn(signals, cause, fix).at(format!("step {}", human::grouped(at))))
+}
+
+/// The spec's peak learning rate and a higher one that it was tuned to, for display.
+fn raised(view: &View<'_>, lr: Option<f64>) -> Option<(String, String)> {
+    let settings = view.state.head.as_ref()?.settings();
+    let (_, own) = settings.into_iter().find(|(key, _)| *key == "lr")?;
+    let lr = lr.filter(|lr| *lr > own * RAISED)?;
+    Some((human::number(own), human::number(lr)))
 }

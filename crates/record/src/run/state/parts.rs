@@ -76,7 +76,7 @@ pub struct Head {
 
 impl Head {
     /// The spec's values of live-tunable settings: the peak learning rate and the clipping norm.
-    pub(super) fn settings(&self) -> Vec<(&'static str, f64)> {
+    pub fn settings(&self) -> Vec<(&'static str, f64)> {
         let optimizer = self.spec["optimizer"].as_object();
         let member = optimizer.and_then(|members| members.values().next());
         let lr = member.and_then(|config| config["lr"].as_f64());

@@ -22,9 +22,10 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     if !asked || subject.begins_at_random() {
         return Vec::new();
     }
-    let effect = match spec.method.on_policy() {
-        Some(_) => "a chat model may stop at once or continue the question",
-        None => "it is trained to continue them as they are, while chat and serve ask it in its template",
+    let effect = match (spec.method.on_policy(), needs.unit) {
+        (Some(_), _) => "a chat model may stop at once or continue the question",
+        (None, Unit::Ranked) => "it learns to score texts without it, and the answers of a chat have it",
+        (None, _) => "it is trained to continue them as they are, while chat and serve ask it in its template",
     };
     vec![poor(
         "data.format",
@@ -41,7 +42,7 @@ fn as_turns(data: &DataConfig, format: FormatId) -> String {
     let sources = data.all_sources();
     let made = |source: &SourceConfig| matches!(source.origin, Origin::Synthetic(_));
     if sources.iter().all(made) {
-        return "made-up prompts are plain text: -s data.path=FILE with prompts of your own, or a base model as the start".into();
+        return "made-up prompts are plain text: name a file of your own (data.path), or start from a base model".into();
     }
     let parts = format.format().parts;
     if !parts.iter().any(|part| part.name == "question") {

@@ -56,7 +56,8 @@ struct Reading {
 /// The options in the advice on columns that no format knows, if it names them all.
 fn mapping(why: &str) -> Option<String> {
     let (_, fix) = why.rsplit_once("; try: ")?;
-    let whole = fix.starts_with("--format ") && fix.contains(" --column ") && !fix.contains("COLUMN");
+    let whole =
+        fix.starts_with("--format ") && fix.contains(" --column ") && !fix.contains("COLUMN");
     whole.then(|| fix.to_string())
 }
 
