@@ -101,19 +101,21 @@ pub fn of_log(state: &RunState) -> Option<Request> {
     let rows = micro_steps * request.micro_batch * request.method.sequences();
     let longest = request.seq_len as f64;
     // Texts of a table are documents, whose rows end in padding: their lengths were read by the run alone.
-    let is_full = request.extras.rows == RowLengths::Full;
-    let fell_short = is_full && (state.tokens as f64) < NEARLY_FULL * rows as f64 * longest;
+    let rolls_out = request.method.rolls_out();
+    let is_text = request.extras.rows == RowLengths::Full && !rolls_out;
+    let fell_short = is_text && (state.tokens as f64) < NEARLY_FULL * rows as f64 * longest;
     // Answers are as long as they became.
-    let unread = request.has_unread_rows() || request.method.rolls_out() || fell_short;
+    let unread = request.has_unread_rows() || rolls_out || fell_short;
     if !unread || rows == 0 || state.tokens == 0 {
         return Some(request);
     }
     let tokens = state.tokens as f64 / rows as f64;
-    request.set_rows(match request.extras.rows {
-        RowLengths::Packed { .. } | RowLengths::Full => RowLengths::Packed {
+    let is_packed = is_text || matches!(request.extras.rows, RowLengths::Packed { .. });
+    request.set_rows(match is_packed {
+        true => RowLengths::Packed {
             filled: Some((tokens / longest).min(1.0)),
         },
-        _ => RowLengths::Read(Rows {
+        false => RowLengths::Read(Rows {
             tokens,
             places: Rows::padded(tokens).min(longest),
         }),
