@@ -416,9 +416,22 @@ mod tests {
             ..summary()
         };
         let text = tree::text(&[&run], true, None);
-        for words in ["40/2000", "accuracies 0.8125", "LEARNING"] {
+        for words in ["40/2000", "best accuracies 0.8125", "LEARNING"] {
             assert!(text.contains(words), "{words}: {text}");
         }
+        // The only evaluation is the best one: it stands once.
+        let passed = RunSummary {
+            val_loss: None,
+            pass_at_1: Some(0.25),
+            best_evaluation: run.best_evaluation.clone().map(|best| Best {
+                metric: id::PASS_AT_1.into(),
+                value: Num(0.25),
+                ..best
+            }),
+            ..run.clone()
+        };
+        let text = tree::text(&[&passed], true, None);
+        assert_eq!(text.matches("pass@1 0.2500").count(), 1, "{text}");
         let json = &tree::objects(&[&run])[0];
         assert_eq!(
             (&json["step"], &json["max_steps"]),

@@ -122,7 +122,9 @@ pub fn text(runs: &[&RunSummary], utf8: bool, columns: Option<usize>) -> String 
     for (at, node) in nodes.iter().enumerate() {
         let run = runs[node.index];
         let mut words = rows_of(run).to_vec();
-        words.extend(run.best_evaluation.as_ref().and_then(|best| best.brief()));
+        let best = run.best_evaluation.as_ref().and_then(|best| best.brief());
+        let best = best.filter(|best| !words.contains(best));
+        words.extend(best.map(|best| format!("best {best}")));
         words.extend(run.verdict.clone());
         // A run that was refused never said its method.
         words.retain(|word| !word.is_empty());

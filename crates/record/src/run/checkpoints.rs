@@ -2,7 +2,7 @@
 
 use super::RunDir;
 use super::log::scan_events;
-use crate::wire::Event;
+use crate::wire::{Best, Event};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -43,6 +43,8 @@ pub struct KeptCheckpoint {
     pub entry: CheckpointEntry,
     /// The last validation loss before it was saved.
     pub val_loss: Option<f64>,
+    /// The reading that decides which one is the best, where the log has it of this one.
+    pub by: Option<Best>,
     /// Of one at most.
     pub best: bool,
 }
@@ -88,12 +90,14 @@ impl RunDir {
                     step,
                     val_loss,
                     best,
+                    by,
                     ..
                 } => {
                     // The same step may be saved again, such as at a stop: it is as good as it was.
                     let known = saved.entry(step).or_default();
                     known.best |= best;
                     known.val_loss = val_loss.map(|loss| loss.0).or(known.val_loss);
+                    known.by = by.or(known.by.take());
                 }
                 Event::RolledBack { step } => {
                     saved.split_off(&(step + 1));
@@ -101,12 +105,13 @@ impl RunDir {
                 _ => {}
             },
         );
-        let said = |step| saved.get(&step).copied().unwrap_or_default();
+        let said = |step| saved.get(&step).cloned().unwrap_or_default();
         let all = self.checkpoints();
         let mut newest_first = all.iter().rev().map(|entry| entry.step);
         let best = newest_first.find(|step| said(*step).best);
         let kept = all.into_iter().map(|entry| KeptCheckpoint {
             val_loss: said(entry.step).val_loss,
+            by: said(entry.step).by,
             best: best == Some(entry.step),
             entry,
         });
@@ -123,9 +128,10 @@ impl RunDir {
 }
 
 /// What the log says of a checkpoint.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Saved {
     val_loss: Option<f64>,
+    by: Option<Best>,
     best: bool,
 }
 

@@ -4,12 +4,16 @@ use super::{Parsed, Pipeline, PipelineError, Work};
 use crate::base::files::read_small_text;
 use crate::base::paths::{expand_home, is_yaml};
 use crate::embed;
-use crate::spec::SpecSources;
+use crate::spec::{SpecSources, yaml};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Largest file that is read, bytes.
 const MAX_BYTES: u64 = 1 << 20;
+/// Most entries of a folder that are looked at, and most files that are read.
+const MAX_ENTRIES: usize = 5_000;
+const MAX_READ: usize = 100;
 
 /// The pipeline that `word` names, if it names one: a file with `stages:`, or a pipeline's name. Another file or name is none.
 ///
@@ -102,6 +106,28 @@ pub fn names(sources: &SpecSources) -> BTreeMap<String, String> {
         }
     }
     found
+}
+
+/// The files of a folder that have pipelines in them, by name. A list of stages without names is another program's.
+pub fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let paths = entries.take(MAX_ENTRIES).map(|entry| entry.path());
+    let is_named = |path: &PathBuf| path.to_str().is_some_and(is_yaml);
+    let mut found: Vec<PathBuf> = paths.filter(is_named).collect();
+    found.sort();
+    found.truncate(MAX_READ);
+    found.retain(|path| read_small_text(path, MAX_BYTES).is_ok_and(|text| has_stages(&text)));
+    found
+}
+
+fn has_stages(text: &str) -> bool {
+    let value = yaml::parse(text).unwrap_or_default();
+    let are_named = |list: &Vec<Value>| {
+        !list.is_empty() && list.iter().all(|stage| stage.get("name").is_some())
+    };
+    let mut values = value.as_object().into_iter().flatten();
+    let listed = values.any(|(_, value)| value.as_array().is_some_and(are_named));
+    listed && Pipeline::is_one(text)
 }
 
 /// The project's before the user's.

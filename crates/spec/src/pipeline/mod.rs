@@ -17,7 +17,7 @@ pub use config::{
 };
 pub use dir::{PipelineDir, StageState, State, Status, newest_unfinished};
 pub use error::{Fault, PipelineError};
-pub use find::{find, names, read, text_of};
+pub use find::{files, find, names, read, text_of};
 pub use parsed::Parsed;
 pub use places::Places;
 pub use runs::{Membership, membership};

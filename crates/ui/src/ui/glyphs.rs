@@ -17,7 +17,10 @@ pub struct Glyphs {
     pub bad: &'static str,
     pub up: &'static str,
     pub down: &'static str,
+    /// Between parts of a line: in ASCII no minus, as numbers stand beside it.
     pub separator: &'static str,
+    /// A mark of what is neither good nor bad.
+    pub point: &'static str,
     pub ellipsis: &'static str,
     pub rule: &'static str,
     pub vertical: &'static str,
@@ -44,6 +47,7 @@ static UNICODE: Glyphs = Glyphs {
     up: "▲",
     down: "▼",
     separator: "·",
+    point: "·",
     ellipsis: "…",
     rule: "─",
     vertical: "│",
@@ -65,7 +69,8 @@ static ASCII: Glyphs = Glyphs {
     bad: "x",
     up: "^",
     down: "v",
-    separator: "-",
+    separator: "|",
+    point: "-",
     ellipsis: "~",
     rule: "-",
     vertical: "|",
@@ -159,7 +164,7 @@ mod tests {
             ASCII.bad,
             ASCII.up,
             ASCII.down,
-            ASCII.separator,
+            ASCII.point,
         ] {
             let beside = ASCII.beside_numbers(mark);
             assert!(

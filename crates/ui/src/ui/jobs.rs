@@ -438,9 +438,10 @@ fn checkpoints_of(summary: &RunSummary) -> Vec<CheckpointRow> {
     };
     let row = |kept: KeptCheckpoint| CheckpointRow {
         val_loss: kept.val_loss,
+        by: kept.by.and_then(|by| by.brief()),
         best: kept.best,
         phase: summary.phase.filter(|_| summary.status == RunStatus::Live),
-        generates: summary.method != "reward",
+        generates: !summary.judges(),
         run: summary.id.clone(),
         step: kept.entry.step,
         path: kept.entry.path,
@@ -487,8 +488,13 @@ mod tests {
                     bytes: 1,
                     seconds: 0.0,
                     best,
-                    val_loss: None,
-                    by: None,
+                    val_loss: Some(crate::wire::Num(0.76)),
+                    by: best.then(|| crate::wire::Best {
+                        step,
+                        metric: "val/rewards/accuracies".into(),
+                        value: crate::wire::Num(0.8125),
+                        direction: crate::wire::Direction::Higher,
+                    }),
                 },
             })
         });
@@ -496,6 +502,10 @@ mod tests {
         let rows = checkpoints_of(&index::summarize(&run).unwrap());
         let marks: Vec<(u64, bool)> = rows.iter().map(|row| (row.step, row.best)).collect();
         assert_eq!(marks, [(300, false), (100, true)]);
+        // A loss beside the best one was no reason for it: that of another one was lower.
+        let readings: Vec<_> = rows.iter().filter_map(CheckpointRow::reading).collect();
+        assert_eq!(readings[1], "accuracies 0.8125");
+        assert!(readings[0].starts_with("val 0.76"), "{readings:?}");
         assert_eq!(run.best_checkpoint().unwrap().step, 100);
     }
 

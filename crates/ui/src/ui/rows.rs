@@ -1,5 +1,6 @@
 //! Rows of lists that jobs read and panes show: what can be trained, and what one can talk to.
 
+use crate::base::human;
 use crate::base::text::shown;
 use crate::run::index::RunSummary;
 use crate::run::objective::{Contents, Objective};
@@ -76,6 +77,14 @@ pub struct ModelFiles {
     pub near: Vec<PathBuf>,
 }
 
+impl CheckpointRow {
+    /// `accuracies 0.8125`, else `val 1.93`: what stands beside "best" is what it is the best by.
+    pub fn reading(&self) -> Option<String> {
+        let loss = || Some(format!("val {}", human::number(self.val_loss?)));
+        self.by.clone().or_else(loss)
+    }
+}
+
 /// One row of the list of checkpoints.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckpointRow {
@@ -85,6 +94,8 @@ pub struct CheckpointRow {
     pub step: u64,
     /// Nats per token, where the log has it.
     pub val_loss: Option<f64>,
+    /// The reading by which the best was chosen, where that is not the validation loss: `accuracies 0.8125`.
+    pub by: Option<String>,
     pub best: bool,
     /// What the run is at, while its engine lives.
     pub phase: Option<Phase>,

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::Metadata;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// Most entries of a folder that are looked at.
@@ -23,8 +23,9 @@ impl JobContext {
         entries(&self.runs_dir, |_| true).hash(&mut hasher);
         let here = &self.sources.project_dir;
         let config = self.sources.config_dir.iter();
-        let presets = config.map(|dir| dir.join("presets"));
-        for folder in presets.chain([here.join("presets"), here.clone()]) {
+        let of = |dir: &PathBuf| [dir.join("presets"), dir.join("pipelines")];
+        let own = config.chain([here]).flat_map(of);
+        for folder in own.chain([here.clone()]) {
             entries(&folder, is_spec).hash(&mut hasher);
         }
         for path in kept::specs(&self.env) {

@@ -27,7 +27,8 @@ pub fn presets(env: &Env, sources: &SpecSources) -> Vec<PresetRow> {
         .iter()
         .position(|row| !is_before(row))
         .unwrap_or(rows.len());
-    let pipelines = pipeline::names(sources).into_keys().map(|name| {
+    let own = pipeline_files(sources).into_iter();
+    let pipelines = own.chain(pipeline::names(sources).into_keys()).map(|name| {
         let about = match pipeline::find(&name, sources) {
             Ok(Some(pipeline)) => pipeline.about,
             Ok(None) => String::new(),
@@ -37,6 +38,13 @@ pub fn presets(env: &Env, sources: &SpecSources) -> Vec<PresetRow> {
     });
     rows.splice(at..at, pipelines);
     rows
+}
+
+/// The pipelines in files of the working directory, as `llmtui train` takes them.
+fn pipeline_files(sources: &SpecSources) -> Vec<String> {
+    let found = pipeline::files(&sources.project_dir).into_iter();
+    let name = |path: PathBuf| Some(path.file_name()?.to_str()?.to_string());
+    found.filter_map(name).take(MAX_FILES).collect()
 }
 
 /// The spec files of the working directory, then those that were saved elsewhere.
@@ -93,6 +101,44 @@ fn files(env: &Env, sources: &SpecSources) -> Vec<PresetRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Only those in `pipelines/` were listed, while spec files beside them were.
+    #[test]
+    fn a_pipeline_in_the_working_directory_is_listed_and_starts_by_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let sources = SpecSources {
+            project_dir: dir.path().into(),
+            ..SpecSources::default()
+        };
+        let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+        write(
+            "mine.yaml",
+            "name: mine\nabout: My own.\nstages:\n  - {name: a, train: quickstart}\n",
+        );
+        write("bad.yml", "stages:\n  - {name: a, tran: quickstart}\n");
+        write("ci.yaml", "stages: [build, test]\n");
+        write("spec.yaml", "extends: quickstart\nseed: 7\n");
+        let rows = presets(&Env::default(), &sources);
+        let of_kind = |kind| rows.iter().filter(move |row: &&PresetRow| row.kind == kind);
+        let pipelines: Vec<&PresetRow> = of_kind(PresetKind::Pipeline).collect();
+        assert_eq!(pipelines[0].name, "bad.yml");
+        assert!(pipelines[0].about.contains("tran"), "{pipelines:?}");
+        let mine = pipelines[1];
+        assert_eq!(
+            (mine.name.as_str(), mine.about.as_str()),
+            ("mine.yaml", "My own.")
+        );
+        assert!(pipeline::find(&mine.name, &sources).unwrap().is_some());
+        let others: Vec<&str> = pipelines[2..].iter().map(|row| row.name.as_str()).collect();
+        assert!(
+            !others.is_empty() && !others.contains(&"ci.yaml"),
+            "{others:?}"
+        );
+        let specs: Vec<&str> = of_kind(PresetKind::File)
+            .map(|row| row.name.as_str())
+            .collect();
+        assert_eq!(specs, ["spec.yaml"]);
+    }
 
     #[test]
     fn saved_specs_are_found_again_wherever_they_are() {

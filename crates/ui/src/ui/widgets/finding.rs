@@ -20,7 +20,7 @@ pub fn mark(status: Status, theme: &Theme) -> Word {
         Status::Warn => (glyphs.warn, Meaning::Warn),
         Status::Unknown => ("?", Meaning::Muted),
         Status::Pass => (glyphs.ok, Meaning::Good),
-        Status::NotApplicable => (glyphs.separator, Meaning::Muted),
+        Status::NotApplicable => (glyphs.point, Meaning::Muted),
     };
     word(glyphs.beside_numbers(mark), meaning)
 }

@@ -109,7 +109,9 @@ fn greek(c: char) -> Option<&'static str> {
 fn likeness(c: char) -> char {
     match c {
         c if c.is_ascii() => c,
-        '−' | '–' | '—' | '·' | '─' => '-',
+        '−' | '–' | '—' | '─' => '-',
+        // Between parts of a line: beside a number a minus would be its sign.
+        '·' => '|',
         '×' => 'x',
         '°' => ' ',
         '…' => '~',

@@ -339,6 +339,7 @@ fn checkpoint_rows() -> Vec<CheckpointRow> {
         run: run.into(),
         step,
         val_loss: Some(val_loss),
+        by: None,
         best,
         phase: live.then_some(Phase::Training),
         generates: true,

@@ -19,7 +19,7 @@ pub(super) fn note_style(label: &str, theme: &Theme) -> (String, Meaning, Meanin
         "passed" => marked(theme.glyphs().ok, Meaning::Good),
         "warning" => marked(theme.glyphs().warn, Meaning::Warn),
         "failed" => marked(theme.glyphs().bad, Meaning::Bad),
-        "skipped" => marked(theme.glyphs().separator, Meaning::Muted),
+        "skipped" => marked(theme.glyphs().point, Meaning::Muted),
         "Wrong" | "Careful" => (label.into(), Meaning::Accent, Meaning::Warn),
         label => (label.into(), Meaning::Accent, Meaning::Text),
     }

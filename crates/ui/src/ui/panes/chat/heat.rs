@@ -134,8 +134,8 @@ mod tests {
 
     #[test]
     fn the_mean_probability_is_one_over_the_perplexity() {
-        let words = means(&[mark(0.5, 1.0), mark(0.125, 3.0)], "-").unwrap();
-        assert_eq!(words, "mean p 0.25 - mean entropy 2.00 nats");
+        let words = means(&[mark(0.5, 1.0), mark(0.125, 3.0)], "|").unwrap();
+        assert_eq!(words, "mean p 0.25 | mean entropy 2.00 nats");
         assert_eq!(means(&[mark(f32::NAN, 1.0)], "-"), None);
     }
 }

@@ -32,10 +32,8 @@ impl ChatModel {
         let Some(row) = &self.row else {
             return self.short();
         };
-        let loss = row
-            .val_loss
-            .map(|x| format!(" {dot} val {}", human::number(x)))
-            .unwrap_or_default();
+        let reading = row.reading().map(|reading| format!(" {dot} {reading}"));
+        let loss = reading.unwrap_or_default();
         let step = human::grouped(row.step);
         format!("{} {dot} step {step}{loss}", self.short())
     }

@@ -427,9 +427,8 @@ fn model(path: PathBuf) -> Choice {
 }
 
 fn checkpoint_item(row: &CheckpointRow, dot: &str) -> Item {
-    let loss = row.val_loss.map(|x| format!("val {}", human::number(x)));
     let words = [
-        loss,
+        row.reading(),
         row.best.then(|| "best".into()),
         row.phase.map(|phase| match phase {
             Phase::Paused => "paused".into(),

@@ -14,6 +14,7 @@ fn model(step: u64) -> ChatModel {
         run: "2026-11-21-1422-shakespeare-k3qf".into(),
         step,
         val_loss: Some(2.0),
+        by: None,
         best: true,
         phase: None,
         generates: true,

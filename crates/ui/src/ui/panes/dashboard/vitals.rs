@@ -165,7 +165,7 @@ fn words(sign: &Vital, theme: &Theme) -> Vec<Word> {
         }
         Place::Above => (glyphs.up, Meaning::Muted, Meaning::Text),
         Place::Below => (glyphs.down, Meaning::Muted, Meaning::Text),
-        Place::Free => (glyphs.separator, Meaning::Muted, Meaning::Text),
+        Place::Free => (glyphs.point, Meaning::Muted, Meaning::Text),
     };
     vec![
         word(glyphs.beside_numbers(mark), of_mark),

@@ -325,7 +325,7 @@ fn mark(severity: Severity, theme: &Theme) -> (&'static str, Meaning) {
     match severity {
         Severity::Problem => (theme.glyphs().bad, Meaning::Bad),
         Severity::Warning => (theme.glyphs().warn, Meaning::Warn),
-        Severity::Note => (theme.glyphs().separator, Meaning::Muted),
+        Severity::Note => (theme.glyphs().point, Meaning::Muted),
     }
 }
 

@@ -173,7 +173,8 @@ fn run_line(
     words.push(word(format!("{steps:>5}  "), Meaning::Text));
     let time = match run.remaining().filter(|_| row.live()) {
         Some(left) => format!("{} left", human::seconds(left)),
-        None => format!("{} ago", human::age(now.since(UnixMillis(run.updated.max(run.created))))),
+        // As the list is sorted, and as Home has it.
+        None => format!("{} ago", human::age(now.since(UnixMillis(run.created)))),
     };
     words.push(muted(format!("{time:>12}  ")));
     if let Some((name, value)) = run.figure() {

@@ -128,9 +128,10 @@ pub fn draw(buffer: &mut Buffer, area: Rect, row: &Row, selected: bool, theme: &
     let (mark, meaning) = match row.judged {
         Judged::Inside => (glyphs.ok, Meaning::Good),
         Judged::Outside => (glyphs.warn, Meaning::Warn),
-        Judged::Early(_) => (glyphs.separator, Meaning::Muted),
+        Judged::Early(_) => (glyphs.point, Meaning::Muted),
         Judged::Free => (" ", Meaning::Muted),
     };
+    let mark = glyphs.beside_numbers(mark);
     let title = if row.info.label.is_empty() { &row.info.title } else { &row.info.label };
     let name = text::fit(title, NAME, theme.ascii);
     let value = number(row.info, row.value);
@@ -142,7 +143,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, row: &Row, selected: bool, theme: &
         word(format!("{name:<NAME$}"), title_meaning),
         word(format!("{value:>VALUE$} "), meaning_of(row)),
     ];
-    let room = usize::from(area.width).saturating_sub(4 + NAME + VALUE + 1);
+    let room = usize::from(area.width).saturating_sub(3 + mark.chars().count() + NAME + VALUE + 1);
     let band = room >= 2 * (BAND + 1);
     if band {
         let range = row.info.band.as_ref().map_or(String::new(), |band| short(row.info, band, theme.ascii));

@@ -4,6 +4,7 @@ mod draw;
 mod list;
 
 use super::{Pane, PaneContext, PaneEntry};
+use crate::base::paths::is_yaml;
 use crate::run::index::{RunStatus, RunSummary};
 use crate::run::lineage::{find_parent, same_origin};
 use crate::run::state::Level;
@@ -207,7 +208,10 @@ impl HomePane {
     fn edit(&self, store: &Store) -> Vec<Request> {
         match self.current(store) {
             Some(HomeRow::Preset(name)) if store.is_pipeline(&name) => {
-                let words = format!("llmtui presets eject {name} writes its file for editing");
+                let words = match is_yaml(&name) {
+                    true => format!("edit the file; llmtui train {name} --dry-run checks it"),
+                    false => format!("llmtui presets eject {name} writes its file for editing"),
+                };
                 vec![info(&words)]
             }
             Some(HomeRow::Preset(name)) => vec![Request::Do(Effect::OpenEditor(name))],

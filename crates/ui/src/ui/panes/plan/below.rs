@@ -114,7 +114,7 @@ fn change_lines(lead: &str, change: &Change, room: Room) -> Vec<Vec<Word>> {
 fn advice_lines(advice: &Finding, room: Room, theme: &Theme) -> Vec<Vec<Word>> {
     let quiet = advice.status > Status::Warn;
     let mark = match quiet {
-        true => word(theme.glyphs().separator, Meaning::Muted),
+        true => word(theme.glyphs().point, Meaning::Muted),
         false => finding::mark(advice.status, theme),
     };
     let meaning = if quiet { Meaning::Muted } else { Meaning::Text };
