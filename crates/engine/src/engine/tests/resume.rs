@@ -285,6 +285,35 @@ fn dropout_and_experts_resume_to_the_bit_with_and_without_checkpointing() {
     assert!(load.is_some_and(|load| load.0 >= 1.0), "{load:?}");
 }
 
+/// With queries from a latent vector, groups of experts, frozen norms, and samples from a cache of latent vectors.
+#[test]
+fn latent_attention_resumes_to_the_bit_with_and_without_checkpointing() {
+    let words = [
+        "n_layer=3",
+        "model.position=rope",
+        "model.norm=rmsnorm",
+        "model.mla.kv_rank=12",
+        "model.mla.q_rank=16",
+        "model.mla.nope_dim=6",
+        "model.mla.rope_dim=4",
+        "model.mla.v_dim=8",
+        "model.moe.n_expert=4",
+        "model.moe.n_group=2",
+        "model.moe.top_group=1",
+        "train.freeze=[norms]",
+    ];
+    let kept = Run::new(&words);
+    let whole = kept.go();
+    let checkpointed = [&words[..], &["gradient_checkpointing=true"]].concat();
+    let mut parted = Run::new(&checkpointed);
+    parted.job.stop_after = Some(7);
+    let (first, second) = (parted.go(), parted.resumed());
+    assert_eq!(finished(&second).0, Outcome::Completed);
+    let logs = (loss_log(&[&whole]), loss_log(&[&first, &second]));
+    assert!(logs.0 == logs.1, "losses differ");
+    same_files(&kept.checkpoint(20), &parted.checkpoint(20));
+}
+
 /// Parts that are frozen by name keep their weights, and their moments are in no checkpoint.
 #[test]
 fn a_frozen_router_and_embeddings_stay_and_a_resume_is_exact() {

@@ -263,3 +263,84 @@ fn earlier_files_of_qwen3_next_are_read() {
     assert!(off(&logits(&mut file.dequantized().unwrap()), &expected) < 5e-6);
     assert!(off(&logits(&mut file.quantized().unwrap()), &expected) < 5e-6);
 }
+
+/// As llama.cpp's script wrote them at first: keys and values in one tensor, and the features of heads under the keys that now have
+/// those of latent vectors.
+#[test]
+fn earlier_files_of_deepseek2_are_read() {
+    use crate::gguf::Value;
+    let config = latent(true);
+    let mut model = random(&config);
+    let (_dir, path, _) = saved(&model, Kind::F32);
+    let head = Gguf::open(&path).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    let mut tensors: Vec<NewTensor> = Vec::new();
+    let mut parts: Vec<Vec<u8>> = Vec::new();
+    let values = |layer: usize| {
+        let name = format!("model.layers.{layer}.self_attn.kv_b_proj.weight");
+        let infos = model.params().infos();
+        let info = infos.iter().find(|info| info.name == name).unwrap();
+        let values = model.params().weight(info).unwrap();
+        values.flatten_all().unwrap().to_vec1::<f32>().unwrap()
+    };
+    for info in &head.tensors {
+        let start = (head.data_start + info.offset) as usize;
+        let mut part = bytes[start..start + info.bytes as usize].to_vec();
+        let mut tensor = same_tensor(info);
+        if info.name.ends_with(".attn_v_b.weight") {
+            continue;
+        }
+        if let Some(block) = info.name.strip_suffix(".attn_k_b.weight") {
+            let layer = block.strip_prefix("blk.").unwrap().parse().unwrap();
+            part = values(layer).iter().flat_map(|x| x.to_le_bytes()).collect();
+            tensor.name = format!("{block}.attn_kv_b.weight");
+            tensor.dims = vec![32, 4 * (32 + 64)];
+        }
+        tensors.push(tensor);
+        parts.push(part);
+    }
+    let keys = head.metadata.iter().filter_map(|(key, value)| {
+        let value = match key.strip_prefix("deepseek2.attention.") {
+            Some("key_length_mla" | "value_length_mla") => return None,
+            Some("key_length") => Value::Unsigned(40),
+            Some("value_length") => Value::Unsigned(64),
+            Some("head_count_kv") => Value::Unsigned(4),
+            _ => value.clone(),
+        };
+        Some((key.to_string(), value))
+    });
+    let keys: Vec<_> = keys.collect();
+    let mut out = Vec::new();
+    crate::gguf::write(&mut out, &keys, &tensors, &mut |at, bytes| {
+        bytes.extend_from_slice(&parts[at]);
+        Ok(())
+    })
+    .unwrap();
+    std::fs::write(&path, out).unwrap();
+    let file = GgufModel::open(&path).unwrap();
+    assert_eq!(file.config().mla, config.mla);
+    let expected = logits(&mut model);
+    assert!(off(&logits(&mut file.dequantized().unwrap()), &expected) < 1e-6);
+}
+
+/// Keys and values are rounded once more there; the text is continued from latent vectors over packed matrices.
+#[test]
+fn quantized_latent_attention_gives_the_logits_of_its_values() {
+    for is_third in [false, true] {
+        let (_dir, path, _) = saved(&random(&latent(is_third)), Kind::Q8_0);
+        let file = GgufModel::open(&path).unwrap();
+        let (mut stored, mut dense) = (file.quantized().unwrap(), file.dequantized().unwrap());
+        assert!(off(&logits(&mut stored), &logits(&mut dense)) < 0.03);
+        let tokens: Vec<u32> = (0..20).map(|i| i * 7 % 40).collect();
+        let whole = logits(&mut stored);
+        let last = stored.decode(|append| {
+            let mut logits = Vec::new();
+            append(&tokens[..12], &mut logits)?;
+            for token in &tokens[12..] {
+                append(&[*token], &mut logits)?;
+            }
+            Ok(logits)
+        });
+        assert!(off(&last.unwrap(), &whole[whole.len() - 40..]) < 0.03);
+    }
+}

@@ -72,46 +72,49 @@ fn next() -> Value {
 
 /// DeepSeek-V2-Lite.
 fn deepseek_v2_lite() -> Value {
-    json!({"architectures": ["DeepseekV2ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "aux_loss_alpha": 0.001,
-        "bos_token_id": 100_000, "eos_token_id": 100_001, "ep_size": 1, "first_k_dense_replace": 1, "hidden_act": "silu",
-        "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 10_944, "kv_lora_rank": 512,
-        "max_position_embeddings": 163_840, "model_type": "deepseek_v2", "moe_intermediate_size": 1408, "moe_layer_freq": 1,
+    let text = r#"{"architectures": ["DeepseekV2ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "aux_loss_alpha": 0.001,
+        "bos_token_id": 100000, "eos_token_id": 100001, "ep_size": 1, "first_k_dense_replace": 1, "hidden_act": "silu",
+        "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 10944, "kv_lora_rank": 512,
+        "max_position_embeddings": 163840, "model_type": "deepseek_v2", "moe_intermediate_size": 1408, "moe_layer_freq": 1,
         "n_group": 1, "n_routed_experts": 64, "n_shared_experts": 2, "norm_topk_prob": false, "num_attention_heads": 16,
         "num_experts_per_tok": 6, "num_hidden_layers": 27, "num_key_value_heads": 16, "pretraining_tp": 1,
         "q_lora_rank": null, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-6,
         "rope_scaling": {"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 0.707, "mscale_all_dim": 0.707,
             "original_max_position_embeddings": 4096, "type": "yarn"},
-        "rope_theta": 10_000, "routed_scaling_factor": 1.0, "scoring_func": "softmax", "seq_aux": true,
+        "rope_theta": 10000, "routed_scaling_factor": 1.0, "scoring_func": "softmax", "seq_aux": true,
         "tie_word_embeddings": false, "topk_group": 1, "topk_method": "greedy", "torch_dtype": "bfloat16",
-        "transformers_version": "4.33.1", "use_cache": true, "v_head_dim": 128, "vocab_size": 102_400})
+        "transformers_version": "4.33.1", "use_cache": true, "v_head_dim": 128, "vocab_size": 102400}"#;
+    serde_json::from_str(text).unwrap()
 }
 
 /// Moonlight-16B-A3B.
 fn moonlight() -> Value {
-    json!({"architectures": ["DeepseekV3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
-        "aux_loss_alpha": 0.001, "bos_token_id": 163_584, "eos_token_id": 163_585, "ep_size": 1, "first_k_dense_replace": 1,
-        "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 11_264,
+    let text = r#"{"architectures": ["DeepseekV3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+        "aux_loss_alpha": 0.001, "bos_token_id": 163584, "eos_token_id": 163585, "ep_size": 1, "first_k_dense_replace": 1,
+        "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 11264,
         "kv_lora_rank": 512, "max_position_embeddings": 8192, "model_type": "deepseek_v3", "moe_intermediate_size": 1408,
         "moe_layer_freq": 1, "n_group": 1, "n_routed_experts": 64, "n_shared_experts": 2, "norm_topk_prob": true,
         "num_attention_heads": 16, "num_experts_per_tok": 6, "num_hidden_layers": 27, "num_key_value_heads": 16,
         "num_nextn_predict_layers": 0, "pretraining_tp": 1, "q_lora_rank": null, "qk_nope_head_dim": 128,
-        "qk_rope_head_dim": 64, "rms_norm_eps": 1e-5, "rope_theta": 50_000.0, "routed_scaling_factor": 2.446,
+        "qk_rope_head_dim": 64, "rms_norm_eps": 1e-5, "rope_theta": 50000.0, "routed_scaling_factor": 2.446,
         "scoring_func": "sigmoid", "seq_aux": true, "tie_word_embeddings": false, "topk_group": 1,
         "topk_method": "noaux_tc", "torch_dtype": "bfloat16", "transformers_version": "4.48.3", "use_cache": true,
-        "v_head_dim": 128, "vocab_size": 163_840})
+        "v_head_dim": 128, "vocab_size": 163840}"#;
+    serde_json::from_str(text).unwrap()
 }
 
 /// GLM-4.7-Flash.
 fn glm() -> Value {
-    json!({"architectures": ["Glm4MoeLiteForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "dtype": "bfloat16",
-        "eos_token_id": [154_820, 154_827, 154_829], "first_k_dense_replace": 1, "hidden_act": "silu", "hidden_size": 2048,
-        "intermediate_size": 10_240, "kv_lora_rank": 512, "max_position_embeddings": 202_752, "model_type": "glm4_moe_lite",
+    let text = r#"{"architectures": ["Glm4MoeLiteForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "dtype": "bfloat16",
+        "eos_token_id": [154820, 154827, 154829], "first_k_dense_replace": 1, "hidden_act": "silu", "hidden_size": 2048,
+        "intermediate_size": 10240, "kv_lora_rank": 512, "max_position_embeddings": 202752, "model_type": "glm4_moe_lite",
         "moe_intermediate_size": 1536, "n_group": 1, "n_routed_experts": 64, "n_shared_experts": 1, "norm_topk_prob": true,
         "num_attention_heads": 20, "num_experts_per_tok": 4, "num_hidden_layers": 47, "num_key_value_heads": 20,
-        "num_nextn_predict_layers": 1, "pad_token_id": 154_820, "partial_rotary_factor": 1.0, "q_lora_rank": 768,
+        "num_nextn_predict_layers": 1, "pad_token_id": 154820, "partial_rotary_factor": 1.0, "q_lora_rank": 768,
         "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-5, "rope_scaling": null,
-        "rope_theta": 1_000_000, "routed_scaling_factor": 1.8, "tie_word_embeddings": false, "topk_group": 1,
-        "topk_method": "noaux_tc", "transformers_version": "5.0.0rc0", "v_head_dim": 256, "vocab_size": 154_880})
+        "rope_theta": 1000000, "routed_scaling_factor": 1.8, "tie_word_embeddings": false, "topk_group": 1,
+        "topk_method": "noaux_tc", "transformers_version": "5.0.0rc0", "v_head_dim": 256, "vocab_size": 154880}"#;
+    serde_json::from_str(text).unwrap()
 }
 
 fn n_params(config: &ModelConfig) -> usize {
