@@ -35,8 +35,8 @@ CASES = {
     "granite_hybrid_dense": (["o_proj", "in_proj", "out_proj", "input_linear", "output_linear"], {"in_proj": 3}),
     "bamba": (["q_proj", "in_proj", "out_proj", "gate_proj", "up_proj", "down_proj"], {"down_proj": 3}),
 }
-# Of the factors, where another one: states of a delta net add up the rounding of wide changes.
-WIDTH = {"qwen3_5": 0.15, "qwen3_next": 0.08}
+# Of the factors, where another one: states of mixers add up the rounding of wide changes.
+WIDTH = {"qwen3_5": 0.15, "qwen3_next": 0.08, "granite_hybrid": 0.15, "granite_hybrid_dense": 0.15, "bamba": 0.08}
 
 
 def write(name, targets, ranks):

@@ -2,7 +2,7 @@
 //! convolution's.
 #![allow(unsafe_code)]
 
-use super::chunk::{self, Gates, Gradients, Keys};
+use super::chunk::{self, Gates, Gradients, Keys, Saved};
 use super::conv::{self, Source};
 use super::forward::state_at;
 use super::head::Mixed;
@@ -289,6 +289,11 @@ impl<N: Number> Task<'_, N> {
             cb: &mut scratch.dcb[..tokens * tokens],
             log_remains: [0.0; CHUNK],
         };
+        let saved = Saved {
+            state,
+            u: scratch.u,
+            dy: scratch.dy,
+        };
         // SAFETY: the dispatch picks only instructions that the machine has.
         unsafe {
             chunk::backward(
@@ -296,9 +301,7 @@ impl<N: Number> Task<'_, N> {
                 shape,
                 &scratch.keys,
                 &scratch.gates,
-                state,
-                scratch.u,
-                scratch.dy,
+                saved,
                 &mut grads,
                 scratch.of_chunk,
             )

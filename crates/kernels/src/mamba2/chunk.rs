@@ -235,7 +235,7 @@ multiversion! {
 }
 
 widest! {
-    /// From `u` to `y`, (tokens, values) each; advances `state`. `w` is scratch like them.
+    /// From `u` to outputs and scratch (`to`, in this order), (tokens, values) each; advances `state`.
     pub fn forward(
         pairs,
         shape: Shape,
@@ -243,8 +243,7 @@ widest! {
         gates: &Gates<'_>,
         state: &mut [f32],
         u: &[f32],
-        y: &mut [f32],
-        w: &mut [f32],
+        to: [&mut [f32]; 2],
     ) = forward_with
 }
 
@@ -255,8 +254,7 @@ unsafe fn forward_with<V: Vector>(
     gates: &Gates<'_>,
     state: &mut [f32],
     u: &[f32],
-    y: &mut [f32],
-    w: &mut [f32],
+    [y, w]: [&mut [f32]; 2],
 ) {
     let (n, values) = (keys.tokens, shape.values);
     // SAFETY: the caller guarantees the instructions.
@@ -276,6 +274,14 @@ unsafe fn forward_with<V: Vector>(
         let (left, size) = (rows(keys.turned(shape)[0], n), (shape.keys, values, n));
         multiply::<V>(state, values, true, left, w, size);
     }
+}
+
+/// Inputs of [`backward`]: the state before the chunk, `u` and the gradient with respect to the outputs, (tokens, values) each.
+#[derive(Clone, Copy)]
+pub struct Saved<'a> {
+    pub state: &'a [f32],
+    pub u: &'a [f32],
+    pub dy: &'a [f32],
 }
 
 /// Gradients that [`backward`] adds to or computes.
@@ -299,8 +305,7 @@ pub fn scratch(shape: Shape) -> usize {
 }
 
 widest! {
-    /// The gradients of a chunk, from `u`, the gradient `dy` with respect to the outputs, and the state before the chunk. With dS the
-    /// gradient with respect to the state after it:
+    /// The gradients of a chunk. With dS the gradient with respect to the state after it:
     ///
     /// ```text
     /// du_t = D(end, t) dSᵀ B_t + Σ_{s≥t} D(s, t) (C_s · B_t) dy_s
@@ -316,23 +321,18 @@ widest! {
         shape: Shape,
         keys: &Keys<'_>,
         gates: &Gates<'_>,
-        state: &[f32],
-        u: &[f32],
-        dy: &[f32],
+        saved: Saved<'_>,
         grads: &mut Gradients<'_>,
         scratch: &mut [f32],
     ) = backward_with
 }
 
 #[inline(always)]
-#[allow(clippy::too_many_arguments, reason = "as they are dispatched")]
 unsafe fn backward_with<V: Vector>(
     shape: Shape,
     keys: &Keys<'_>,
     gates: &Gates<'_>,
-    state: &[f32],
-    u: &[f32],
-    dy: &[f32],
+    saved: Saved<'_>,
     grads: &mut Gradients<'_>,
     scratch: &mut [f32],
 ) {
@@ -344,7 +344,7 @@ unsafe fn backward_with<V: Vector>(
     let (by_state, pairs) = rest.split_at_mut(CHUNK * of_keys);
     let (turned_u, turned_dy) = (&mut turned_u[..len], &mut turned_dy[..len]);
     let (by_state, pairs) = (&mut by_state[..turned_len], &mut pairs[..n * n]);
-    let (u, dy) = (&u[..len], &dy[..len]);
+    let (u, dy, state) = (&saved.u[..len], &saved.dy[..len], saved.state);
     let turned_c = keys.turned(shape)[1];
     let (mut start, mut end) = ([0.0; CHUNK], [0.0; CHUNK]);
     // SAFETY: the caller guarantees the instructions.

@@ -180,7 +180,7 @@ impl Task<'_> {
         unsafe {
             if chunk.len() > FEW {
                 gates.load(&steps.remains, keys);
-                chunk::forward(false, shape, keys, gates, state, u, y, w);
+                chunk::forward(false, shape, keys, gates, state, u, [&mut *y, w]);
             } else {
                 for t in 0..chunk.len() {
                     let [b, c] = keys.token(shape, t);

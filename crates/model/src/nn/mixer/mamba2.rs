@@ -42,17 +42,12 @@ pub struct Config {
     /// Bias vectors in the two projections.
     pub bias: bool,
     /// The least step of time, after softplus.
-    #[serde(skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0, max = 1000))]
     pub dt_min: f64,
     /// The largest step of time. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1000))]
     pub dt_max: Option<f64>,
-}
-
-fn is_zero(x: &f64) -> bool {
-    *x == 0.0
 }
 
 impl Default for Config {

@@ -244,6 +244,12 @@ fn lists_of_modules_are_the_layers_that_the_base_has_under_these_names() {
             "mixer": {"short_conv": {}}, "attention_every": 4,
         }))
     };
+    let granite = || {
+        base(json!({
+            "position": {"none": {}}, "mlp": {"swiglu": {}}, "norm": {"rmsnorm": {}},
+            "mixer": {"mamba2": {}}, "attention_every": 4,
+        }))
+    };
     let seven = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj";
     let of_seven = ["query", "key", "value", "output", "gate", "up", "down"];
     let inputs = "in_proj_qkv,in_proj_z,in_proj_b,in_proj_a";
@@ -264,6 +270,12 @@ fn lists_of_modules_are_the_layers_that_the_base_has_under_these_names() {
                 "up",
                 "down"
             ]),
+        ),
+        (
+            Some(granite()),
+            "q_proj,in_proj,out_proj,input_linear,output_linear".into(),
+            "custom",
+            json!(["query", "mixer_in", "mixer_out", "gate", "up", "down"]),
         ),
         (
             Some(plain()),
