@@ -229,7 +229,7 @@ fn fewer_steps_than_the_best_took_are_not_advised_and_more_only_without_such_adv
         next: None,
     };
     let page = |best: u64| {
-        let mut end = finish(Outcome::Completed, 2_000, "");
+        let mut end = finish(Outcome::Completed, 1_990, "");
         if let Event::Finished { best: of, .. } = &mut end {
             *of = Some(crate::wire::Best {
                 step: best,
@@ -238,10 +238,10 @@ fn fewer_steps_than_the_best_took_are_not_advised_and_more_only_without_such_adv
                 direction: crate::wire::Direction::Lower,
             });
         }
-        let mut bench = ended(tape::until(5, 2_000), vec![checked.clone(), end]);
+        let mut bench = ended(tape::until(5, 1_990), vec![checked.clone(), end]);
         flowing(&bench.press("r").picture(160, 60))
     };
-    let (last, early) = (page(2_000), page(400));
+    let (last, early) = (page(1_990), page(400));
     assert!(!last.contains("max_steps=476"), "{last}");
     assert!(last.contains("-s max_steps=4000"), "{last}");
     assert!(early.contains("@0 -s max_steps=476"), "{early}");

@@ -413,7 +413,7 @@ fn advice_of_findings_is_followed_in_the_run_or_in_a_branch() {
     let more = Finding::warn("short", "", "-s max_steps=1_000");
     assert_eq!(starts(held, &[], &more, &more.changes()), [("best", 20), ("newest", 40), ("start", 0)]);
     // The best is the last one: an older one, which was the best when it was saved, is not called so.
-    held.state.apply(&checkpointed(40, true));
+    held.state.apply(&Envelope { seq: 900, ..checkpointed(40, true) });
     assert_eq!(starts(held, &[], &doubtful, &settings), [("earlier", 20), ("start", 0)]);
     let opened = format!("{:?}", advice(held, &[failed]));
     assert!(opened.contains("title: \"from the start: lr=1e-3\"") && !opened.contains("from 40"), "{opened}");
