@@ -221,7 +221,7 @@ mod tests {
         let about = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(ToString::to_string).collect();
             let loaded = load("grpo-gsm8k", &words, &SpecSources::default()).unwrap();
-            loaded.spec.about
+            loaded.spec.about.clone()
         };
         assert!(about(&[]).starts_with("GRPO"));
         assert!(about(&["method.grpo.clip_high=0.3"]).starts_with("GRPO"));
