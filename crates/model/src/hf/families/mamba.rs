@@ -17,14 +17,15 @@ const INFINITY: &str = "Infinity";
 /// A key of another type, or sizes that do not fit together.
 pub fn read(keys: &Keys, d_model: usize) -> Result<Mamba2Config, String> {
     let size = |key, default| Ok::<_, String>(keys.size(key)?.unwrap_or(default));
-    let inner = size("mamba_expand", 2)? * d_model;
+    // Larger ones are refused later.
+    let inner = size("mamba_expand", 2)?.saturating_mul(d_model);
     let n_head = size("mamba_n_heads", 128)?;
     let head_dim = match keys.value("mamba_d_head") {
         Some(Value::String(word)) if word == "auto" => inner / n_head,
         None => inner / n_head,
         Some(_) => keys.need_size("mamba_d_head")?,
     };
-    if n_head * head_dim != inner {
+    if n_head.checked_mul(head_dim) != Some(inner) {
         return Err(format!(
             "mamba_n_heads {n_head} of mamba_d_head {head_dim} are not mamba_expand times hidden_size, {inner}"
         ));
