@@ -260,6 +260,9 @@ mod tests {
                 let words = [&[rule.as_str()], more].concat();
                 let found = with_subject(&words, |s| memorize(s, LR).unwrap());
                 assert_eq!(found.status(), Status::Pass, "{words:?}: {found:?}");
+                // Muon's original scale took a tenth off at AdamW's rate, in 80 steps, and nothing visible in 6.
+                let quick = !more.is_empty() || found.last < 0.75 * found.first;
+                assert!(quick, "{words:?}: {found:?}");
             }
         }
     }
