@@ -130,6 +130,46 @@ fn a_failed_stage_is_named_and_can_be_fixed() {
     assert_eq!(place.words(), ["done", "done"]);
 }
 
+/// The check before the third stage fails. `--force` was said in the first command, not at the resume.
+#[test]
+fn a_resumed_pipeline_keeps_its_force() {
+    let text = "name: forced
+stages:
+  - {name: base, train: smoke, set: {train.threads: 1}}
+  - {name: exam, eval: {tasks: [gone.yaml], limit: 2}}
+  - {name: wild, train: smoke, from: scratch, set: {model.init_std: 1, max_steps: 2, train.threads: 1}}
+";
+    let resume = [
+        "train",
+        "--resume",
+        "forced",
+        "--headless",
+        "--skip",
+        "exam",
+    ];
+    for (force, ends) in [(&["--force"][..], 0), (&[], 4)] {
+        let place = Place::new(text).with_tasks();
+        let words = [&["train", "mine.yaml", "--headless"], force].concat();
+        let begun = place.go(&words);
+        assert_eq!(code(&begun), 2, "{}{}", out(&begun), err(&begun));
+        assert_eq!(place.words(), ["done", "failed", "waiting"]);
+        let resumed = place.go(&resume);
+        let printed = err(&resumed);
+        assert_eq!(code(&resumed), ends, "{}{printed}", out(&resumed));
+        assert_eq!(
+            printed.contains("by an earlier --force"),
+            ends == 0,
+            "{printed}"
+        );
+        // Said at a resume, it holds as well.
+        let words = [&resume[..4], &["--force"]].concat();
+        let again = place.go(&words);
+        assert_eq!(code(&again), 0, "{}{}", out(&again), err(&again));
+        assert_eq!(place.state()["force"], true);
+        assert_eq!(place.words(), ["done", "skipped", "done"]);
+    }
+}
+
 #[test]
 fn a_failed_stage_keeps_its_cause_and_can_be_fixed() {
     let place = Place::new(LONG).with_tasks();

@@ -134,6 +134,10 @@ impl Amended {
             stage.plan(cx)?;
         }
         if args.resume.is_some() && (!sets.is_empty() || !args.redo.is_empty()) {
+            let args = &Request {
+                options: args.options.with_earlier(&state),
+                ..*args
+            };
             standing.plan_the_others(&pipeline, &places, args, cx)?;
         }
         Ok(Amended {

@@ -37,6 +37,14 @@ fn drive(
 ) -> anyhow::Result<Exit> {
     let _lock = dir.claim().map_err(|e| failed(&e))?;
     let (pipeline, mut state) = dir.load().map_err(|e| failed(&e))?;
+    if state.force && !options.force && !state.is_finished() {
+        errln!("note: stages train whatever a check says, by an earlier --force");
+    }
+    let options = options.with_earlier(&state);
+    if options.force != state.force {
+        state.force = options.force;
+        save(dir, &state)?;
+    }
     let stop = &Stop::listen(detached);
     let driving = Driving {
         dir,

@@ -18,7 +18,7 @@ use super::exit::{Exit, Failure};
 use super::run_ref::newest_unfinished;
 use super::{Context, out, workbench};
 use crate::base::text::{one_line, shown};
-use crate::pipeline::{self, Parsed, Pipeline, PipelineDir, PipelineError, Places, Stage};
+use crate::pipeline::{self, Parsed, Pipeline, PipelineDir, PipelineError, Places, Stage, State};
 use crate::ui::StartView;
 use std::path::Path;
 
@@ -70,6 +70,16 @@ pub fn on_nodes(nodes: &[String]) -> Option<String> {
 pub struct Options {
     pub json: bool,
     pub force: bool,
+}
+
+impl Options {
+    /// With what was said earlier for the whole pipeline.
+    fn with_earlier(self, state: &State) -> Options {
+        Options {
+            force: self.force || state.force,
+            ..self
+        }
+    }
 }
 
 pub(super) fn failed(error: &PipelineError) -> Failure {

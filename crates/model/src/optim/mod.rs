@@ -48,6 +48,10 @@ pub trait Optimizer {
         None
     }
     fn rate_scale(&self) -> RateScale;
+    /// The learning rate with which it changes a model about as fast as AdamW does at 1.
+    fn over_adamw(&self) -> f64 {
+        1.0
+    }
     /// Whether PyTorch ranks support it (`engine: torch`): by β1, β2 and ε.
     fn on_torch(&self) -> bool {
         false

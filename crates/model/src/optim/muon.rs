@@ -134,6 +134,14 @@ impl super::Optimizer for Config {
         super::RateScale::Matrices
     }
 
+    /// An orthogonal step of the original scale has elements of about 1 / √(longer side), a tenth of AdamW's in usual widths.
+    fn over_adamw(&self) -> f64 {
+        match self.scale() {
+            muon::Scale::Original => 10.0,
+            muon::Scale::MatchRms => 1.0,
+        }
+    }
+
     fn state_bytes(&self, infos: &[ParamInfo]) -> u64 {
         let trained = infos.iter().filter(|info| info.trains());
         let moments = |info: &ParamInfo| if shape(info).is_some() { 1 } else { 2 };

@@ -119,6 +119,9 @@ pub struct State {
     pub name: String,
     pub about: String,
     pub created: UnixMillis,
+    /// `--force` was said, when it began or at a resume: it holds for all stages, whoever goes on with them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
     pub stages: Vec<StageState>,
 }
 
@@ -194,6 +197,7 @@ impl PipelineDir {
             name: pipeline.name.clone(),
             about: pipeline.about.clone(),
             created: now,
+            force: false,
             stages: stages.collect(),
         })?;
         Ok(dir)

@@ -1,4 +1,4 @@
-//! Calibration from earlier runs on this machine: measured over planned memory, and speed. Kept in the user's state
+//! Calibration from earlier runs on this machine: memory beyond the plan, and speed. Kept in the user's state
 //! directory, one line per run; always shown next to the plan's own number.
 
 use super::measured::{self, Place};
@@ -23,10 +23,10 @@ const KEPT: usize = 64;
 const ENOUGH: usize = 3;
 /// Memory readings a run needs to count.
 const READINGS: u64 = 3;
-/// A run's speed applies to models up to this factor larger or smaller, and its memory to such plans.
+/// A run's speed applies to models up to this factor larger or smaller.
 const ALIKE: f64 = 6.0;
 /// Where runs of nearly the same size or a measurement of this machine are at hand, those of other sizes do not count:
-/// small models reach a fraction of the speed of larger ones.
+/// small models reach a fraction of the speed of larger ones. A run's memory applies to plans of nearly the same size only.
 const SAME: f64 = 2.0;
 
 /// Whether two sizes are within a factor of each other.
@@ -51,6 +51,15 @@ pub struct Observation {
     /// Its method in a spec. Absent in older versions' lines.
     #[serde(default)]
     pub method: String,
+}
+
+impl Observation {
+    /// What this run took beyond its plan, as a plan of another size would: fixed bytes of the process, which a larger plan
+    /// has no more of, or a share of the plan, of which a smaller one has less. One run does not show which: the smaller of both.
+    fn excess(&self, predicted: u64) -> f64 {
+        let own = self.predicted_bytes as f64;
+        (self.measured_bytes as f64 - own) * (predicted as f64 / own).min(1.0)
+    }
 }
 
 /// Runs whose speeds tell of one another: writing answers takes a token at a time, and each method on them asks other models.
@@ -164,16 +173,14 @@ impl Machine {
         })
     }
 
-    /// Measured over planned memory, the median of past runs of about this size; `None` before there are enough. What the
-    /// process itself takes is most of a small run and nothing of a large one.
-    pub fn memory_ratio(&self, predicted: u64) -> Option<f64> {
-        let ratios: Vec<f64> = self
-            .runs
-            .iter()
-            .filter(|o| o.predicted_bytes > 0 && within(ALIKE, o.predicted_bytes, predicted))
-            .map(|o| o.measured_bytes as f64 / o.predicted_bytes as f64)
-            .collect();
-        median(&ratios).filter(|_| ratios.len() >= ENOUGH)
+    /// Bytes beyond the plan that a run of this size takes, negative where it takes fewer: the median of past runs of nearly
+    /// this size; `None` before there are enough.
+    pub fn memory_excess(&self, predicted: u64) -> Option<f64> {
+        let alike =
+            |o: &&Observation| o.predicted_bytes > 0 && within(SAME, o.predicted_bytes, predicted);
+        let alike = self.runs.iter().filter(alike);
+        let excess: Vec<f64> = alike.map(|o| o.excess(predicted)).collect();
+        median(&excess).filter(|_| excess.len() >= ENOUGH)
     }
 
     /// Model FLOP/s that similar models reached with this method and matmul dtype: the median of past runs. Where no run wrote
@@ -208,10 +215,10 @@ impl Machine {
             memory: device.memory.or(self.memory),
             ..device.clone()
         };
-        // Only runs make a ratio: a plan more is worth it only with them.
+        // Only runs make a correction: a plan more is worth it only with them.
         if self.runs.len() >= ENOUGH {
             let predicted = plan(request).memory.steady();
-            request.device.memory_ratio = self.memory_ratio(predicted);
+            request.device.memory_excess = self.memory_excess(predicted);
         }
         let device = &mut request.device;
         if request.mfu_source == ValueSource::Stated {
@@ -262,28 +269,60 @@ mod tests {
         for (i, measured) in [104, 108].into_iter().enumerate() {
             record(folder.path(), &observation(&format!("r{i}"), 100, measured)).unwrap();
         }
-        assert_eq!(look().memory_ratio(100), None);
+        assert_eq!(look().memory_excess(100), None);
         // An outlier moves a median little.
         record(folder.path(), &observation("r2", 100, 900)).unwrap();
-        assert_eq!(look().memory_ratio(100), Some(1.08));
+        assert_eq!(look().memory_excess(100), Some(8.0));
         // The same run again counts once.
         record(folder.path(), &observation("r2", 100, 106)).unwrap();
         assert_eq!(
-            (look().runs.len(), look().memory_ratio(100)),
-            (3, Some(1.06))
+            (look().runs.len(), look().memory_excess(100)),
+            (3, Some(6.0))
         );
     }
 
-    /// A toy run takes half as much again as planned, for the process itself; a run of gigabytes does not.
+    /// Planned and measured MiB.
+    fn measured(sizes: &[(u64, u64)]) -> Machine {
+        let runs = sizes.iter().enumerate();
+        let of = |(i, (planned, took)): (usize, &(u64, u64))| {
+            observation(&format!("r{i}"), planned << 20, took << 20)
+        };
+        Machine {
+            runs: runs.map(of).collect(),
+            ..Machine::default()
+        }
+    }
+
+    /// A toy run takes half as much again as planned, for the process itself; a larger run takes no more bytes for it.
     #[test]
     fn what_a_toy_run_took_more_than_planned_is_not_expected_of_a_large_one() {
-        let runs = (0..3).map(|i| observation(&format!("r{i}"), 60 << 20, 90 << 20));
-        let machine = Machine {
-            runs: runs.collect(),
-            ..Machine::default()
-        };
-        assert_eq!(machine.memory_ratio(60 << 20), Some(1.5));
-        assert_eq!(machine.memory_ratio(3 << 30), None);
+        let machine = measured(&[(60, 90); 3]);
+        let excess = |planned: u64| machine.memory_excess(planned << 20);
+        let mib = |n: u64| Some((n << 20) as f64);
+        assert_eq!(excess(60), mib(30));
+        assert_eq!(excess(100), mib(30), "bytes, not a share");
+        assert_eq!(excess(40), mib(20), "a share, not bytes");
+        assert_eq!((excess(181), excess(3 << 10)), (None, None));
+    }
+
+    /// Runs of other sizes have no say where the plan was right, however many they are.
+    #[test]
+    fn many_small_runs_do_not_correct_a_larger_plan_that_was_right() {
+        let small = [(43, 54), (44, 56), (42, 53), (50, 64), (47, 60), (40, 50)];
+        let large = [(182, 183), (240, 242), (213, 216), (170, 169)];
+        let machine = measured(&[&small[..], &small, &small, &large].concat());
+        for (planned, took) in small.into_iter().chain(large) {
+            let excess = machine.memory_excess(planned << 20).unwrap() / (1 << 20) as f64;
+            let corrected = planned as f64 + excess;
+            assert!(
+                (corrected / took as f64 - 1.0).abs() < 0.05,
+                "{corrected} for {took}"
+            );
+        }
+        let few = measured(&small);
+        assert_eq!(few.memory_excess(181 << 20), None);
+        // Runs that took less than planned do not make a plan negative.
+        assert!(measured(&[(100, 1); 3]).memory_excess(50 << 20).unwrap() > -f64::from(50 << 20));
     }
 
     #[test]
@@ -313,11 +352,7 @@ mod tests {
         .calibrate(&mut request);
         let plan = plan(&request);
         assert_eq!(request.device.memory, Some(1 << 30));
-        let ratio = (size + size / 10) as f64 / size as f64;
-        assert_eq!(
-            plan.corrected_bytes(),
-            Some((plan.p50_bytes() as f64 * ratio) as u64)
-        );
+        assert_eq!(plan.corrected_bytes(), Some(plan.p50_bytes() + size / 10));
         let seconds = 3600.0 * plan.work.hours.unwrap();
         let wanted = work::flops_per_token(&request.arch, 64) * request.tokens as f64 / 1e11;
         assert!((seconds / wanted - 1.0).abs() < 1e-9);

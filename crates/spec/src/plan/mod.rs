@@ -140,8 +140,8 @@ impl Plan {
 
     /// The sum corrected by earlier runs on this machine; `None` before there are enough of them.
     pub fn corrected_bytes(&self) -> Option<u64> {
-        let ratio = self.request.device.memory_ratio?;
-        Some((self.memory.total() as f64 * ratio) as u64)
+        let excess = self.request.device.memory_excess?;
+        Some((self.memory.total() as f64 + excess).max(0.0) as u64)
     }
 
     /// `None` if the device's memory is unknown.

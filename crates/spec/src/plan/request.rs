@@ -41,8 +41,8 @@ pub struct Device {
     pub price_per_hour: Option<f64>,
     /// The source of that price; `None` if the user set it.
     pub price_source: Option<Price>,
-    /// Measured over planned memory of earlier runs on it.
-    pub memory_ratio: Option<f64>,
+    /// Bytes that earlier runs of this size on it took beyond their plans; negative where they took fewer.
+    pub memory_excess: Option<f64>,
 }
 
 impl Device {
@@ -65,7 +65,7 @@ impl Device {
             bandwidth: Some(gpu.bandwidth_gbs * 1e9),
             price_per_hour: gpu.price.map(|p| p.dollars()),
             price_source: gpu.price,
-            memory_ratio: None,
+            memory_excess: None,
         }
     }
 
@@ -79,7 +79,7 @@ impl Device {
             bandwidth: None,
             price_per_hour: None,
             price_source: None,
-            memory_ratio: None,
+            memory_excess: None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The only file that names YAML: text to a format-free value, and back. Swapping the parser touches only this file.
 //!
-//! Stricter than YAML: keys are unique, numbers finite, tags rejected, size and depth bounded.
+//! Stricter than YAML: keys are unique, numbers finite, tags and merge keys rejected, size and depth bounded.
 
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -10,6 +10,7 @@ use std::fmt;
 
 /// Deepest accepted nesting, most values and largest text: presets are small, YAML bombs are not.
 const MAX_DEPTH: usize = 64;
+const TOO_DEEP: &str = "nested deeper than";
 /// Most brackets that may be open at once; texts in quotes have some that never close.
 const MAX_BRACKETS: usize = 1000;
 const MAX_NODES: usize = 10_000;
@@ -81,6 +82,11 @@ fn parse_any(text: &str) -> Result<Value, YamlError> {
     budget.deserialize(root).map_err(|e| {
         let what = e.to_string();
         let what = what.split(" at line ").next().unwrap_or(&what).to_string();
+        // Without the path, which is as long as the text is deep: an alias inside its own anchor has no end.
+        let what = match what.find(TOO_DEEP) {
+            Some(at) => what[at..].to_string(),
+            None => what,
+        };
         let place = e.location().map(|l| (l.line(), l.column()));
         let (place, what) = understood(text, place, what);
         match place {
@@ -196,7 +202,7 @@ struct Budget<'a> {
 impl Budget<'_> {
     fn deeper<E: de::Error>(self) -> Result<Self, E> {
         if self.depth + 1 > MAX_DEPTH {
-            return Err(E::custom(format!("nested deeper than {MAX_DEPTH} levels")));
+            return Err(E::custom(format!("{TOO_DEEP} {MAX_DEPTH} levels")));
         }
         Ok(Budget {
             depth: self.depth + 1,
@@ -271,6 +277,12 @@ impl<'de> Visitor<'de> for Budget<'_> {
         let inner = self.deeper()?;
         let mut object = Map::new();
         while let Some(key) = map.next_key::<String>()? {
+            // To the parser it is a key like others: what it merges would be missing.
+            if key == "<<" {
+                return Err(de::Error::custom(
+                    "merge keys (`<<`) are not supported: write the values themselves",
+                ));
+            }
             if object.contains_key(&key) {
                 return Err(de::Error::custom(format!("duplicate key `{key}`")));
             }
@@ -317,6 +329,9 @@ mod tests {
             ("a: .inf", "not a finite number"),
             ("a: .nan", "not a finite number"),
             ("a: !thing 3", "no tags"),
+            ("a: &x {b: 1}\nc: {<<: *x, d: 2}\n", "merge keys"),
+            ("a: &x {b: 1, <<: *x}\n", "merge keys"),
+            ("a: &x {b: 1, c: *x}\n", "column 4: nested deeper than 64"),
         ] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(phrase), "{text}: {error}");

@@ -548,6 +548,8 @@ fn the_list_is_newest_first_and_shows_the_unreadable() {
     std::fs::create_dir(dir.path().join("not-a-run")).unwrap();
     std::fs::create_dir(dir.path().join("broken")).unwrap();
     std::fs::write(dir.path().join("broken/run.json"), "{").unwrap();
+    // A link whose run is gone is no run either.
+    std::os::unix::fs::symlink(dir.path().join("gone"), dir.path().join("dead")).unwrap();
     let (runs, unreadable) = list(dir.path()).unwrap();
     let names: Vec<&str> = runs.iter().map(|r| r.name.as_str()).collect();
     assert_eq!(names, ["new", "old"]);
