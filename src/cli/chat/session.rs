@@ -68,7 +68,7 @@ pub struct ChatSession<'a, W> {
 }
 
 /// The result of an input line.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub enum LineResult<'l> {
     /// A text for the model.
     Text(&'l str),

@@ -148,7 +148,7 @@ impl Column {
             return None;
         }
         let prompt = self.prompt(conversation, turn);
-        let sent = self.sent(conversation, turn);
+        let sent = self.sent_turns(conversation, turn);
         self.replies.push(Reply::begin(sent, sampling.clone(), now));
         self.scroll = 0;
         Some((slot, generate(prompt, sampling)))
@@ -194,11 +194,11 @@ impl Column {
         }
         for (at, reply) in self.replies.iter().enumerate().take(turn) {
             if !reply.text.is_empty() {
-                turns.extend(self.sent(conversation, at));
+                turns.extend(self.sent_turns(conversation, at));
                 turns.push(reply.turn(tools, at));
             }
         }
-        turns.extend(self.sent(conversation, turn));
+        turns.extend(self.sent_turns(conversation, turn));
         if !begun.is_empty() {
             turns.push(Turn::new("assistant", begun));
         }
@@ -212,7 +212,7 @@ impl Column {
     }
 
     /// Turn number `turn` as this model is sent it: a text, or the results of its own calls.
-    fn sent(&self, conversation: &Conversation, turn: usize) -> Vec<Turn> {
+    fn sent_turns(&self, conversation: &Conversation, turn: usize) -> Vec<Turn> {
         let before = turn.checked_sub(1).and_then(|at| self.replies.get(at));
         if let (Some(Said::Results(results)), Some(reply)) = (conversation.said.get(turn), before) {
             let calls = reply.numbered_calls(&conversation.tools.definitions, turn - 1);
