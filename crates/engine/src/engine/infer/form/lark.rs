@@ -75,8 +75,18 @@ impl Writer<'_> {
             Grammar::Joined(items, between) => return self.joined(items, between),
             other => self.expression(other),
         };
-        let name = self.rule("", &body);
+        let name = match grammar {
+            Grammar::Without(_) => self.token(&body),
+            _ => self.rule("", &body),
+        };
         self.known.push((grammar.clone(), name.clone()));
+        name
+    }
+
+    /// One that ends where it cannot go on: only those may leave texts out, and their names are in capitals.
+    fn token(&mut self, body: &str) -> String {
+        let name = format!("T{}", self.rules.len());
+        self.rules.push(format!("{name}: {body}\n"));
         name
     }
 
