@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 /// Folder, dtype of the weights, and family.
-const FOLDERS: [(&str, Dtype, &str); 40] = [
+const FOLDERS: [(&str, Dtype, &str); 45] = [
     ("gpt2", Dtype::F32, "gpt2"),
     ("gpt_neo", Dtype::F32, "gpt_neo"),
     ("gpt_neox", Dtype::F32, "gpt_neox"),

@@ -322,7 +322,12 @@ fn earlier_files_of_deepseek2_are_read() {
 #[test]
 fn quantized_latent_attention_gives_the_logits_of_its_values() {
     for is_third in [false, true] {
-        let (_dir, path, _) = saved(&random(&latent(is_third)), Kind::Q8_0);
+        // Eight-bit activations may send a token to other experts.
+        let config = ModelConfig {
+            moe: None,
+            ..latent(is_third)
+        };
+        let (_dir, path, _) = saved(&random(&config), Kind::Q8_0);
         let file = GgufModel::open(&path).unwrap();
         let (mut stored, mut dense) = (file.quantized().unwrap(), file.dequantized().unwrap());
         assert!(off(&logits(&mut stored), &logits(&mut dense)) < 0.03);
