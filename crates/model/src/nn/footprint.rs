@@ -9,7 +9,7 @@
 //! 4 d_model + W + 4                       values of f32, and
 //!   Q + A + n_head                        of attention,
 //!   Q + 3 A + n_head                      of attention with a gate,
-//!   P + L + 4 A + A' + n_head + 2         of latent attention,
+//!   P + L + 4 A + A' + n_head + 2 n       of latent attention,
 //!   4 d_model                             of a short convolution, or
 //!   2 K + 4 V + 2 n_value_head            of a gated delta net, with the states of its heads every 64 tokens, or
 //!   4 I + 2 G + n_head                    of Mamba 2, with the same
@@ -21,7 +21,8 @@
 //! middle of the stream with a parallel residual; in bf16
 //! norm outputs, queries, keys, values, attention's output and the activation function's input take half (`fused/plan`, among).
 //! Of latent attention P is the width of the projections of the block's input, L the widths of its latent vectors after their norms, A that of
-//! all heads in attention (queries, keys, values and output alike), and A' that of values where it is less.
+//! all heads in attention (queries, keys, values and output alike), A' that of values where it is less, and n
+//! the number of those norms.
 //! In a block with a mixer in place of attention, Q + A + n_head are the width of its projections, what goes to its projection out,
 //! and of a gated delta net each token's update and the states between segments (`kernels/gated_delta`).
 //! Without activation checkpointing all n_layer blocks are stored; with it ⌈n_layer / n⌉ − 1 boundaries of d_model and one
@@ -144,7 +145,7 @@ mod tests {
     use crate::nn::mixer::{GatedDeltaNetConfig, Mamba2Config, MixerConfig};
     use crate::nn::mlp::MlpConfig;
     use crate::nn::position::PositionConfig;
-    use crate::nn::{AdapterConfig, Model, ParamInfo, TokenBatch};
+    use crate::nn::{AdapterConfig, MlaConfig, Model, ParamInfo, TokenBatch};
     use candle_core::{Device, Tensor};
 
     fn subject<'a>(
@@ -231,6 +232,22 @@ mod tests {
             ..Mamba2Config::default()
         };
         hybrid(n_layer, MixerConfig::Mamba2(net))
+    }
+
+    fn latent(n_layer: usize) -> ModelConfig {
+        let mla = MlaConfig {
+            kv_rank: 9,
+            q_rank: Some(8),
+            nope_dim: 8,
+            rope_dim: 4,
+            v_dim: 5,
+            ..MlaConfig::default()
+        };
+        ModelConfig {
+            n_kv_head: None,
+            mla: Some(mla),
+            ..llama(n_layer)
+        }
     }
 
     const VOCAB: usize = 11;
@@ -355,7 +372,7 @@ mod tests {
 
     #[test]
     fn the_predicted_bytes_are_exact_with_mixers_and_their_adapters() {
-        let mixers = [short_conv, gated_delta, mamba2];
+        let mixers = [short_conv, gated_delta, mamba2, latent];
         for config in mixers.iter().flat_map(|of| [of(2), of(3)]) {
             for adapter in adapters() {
                 check(&config, TrainableSet::with(adapter.as_ref()));
@@ -383,6 +400,9 @@ mod tests {
         let (row, attention) = (12 * 4, 32 + 16 + 4);
         let same = pair(&llama) - 2 * row * attention;
         assert_eq!(pair(&short_conv) - same, row * (attention + 4 * 16));
+        // Queries from a latent vector, heads of 12 and values of 5 features.
+        let latent = 8 + 9 + 4 + 8 + 9 + 4 * 4 * 12 + 4 * 5 + 4 + 2 * 2;
+        assert_eq!(pair(&self::latent) - same, 2 * row * latent);
         let with_gate = attention + 2 * 16;
         assert_eq!(pair(&gated) - same, 2 * row * with_gate);
         // Widths of 10 and 12. Each text has one state of four heads, whose sides are whole lines of 16.

@@ -74,7 +74,7 @@ impl Pass {
                     layer,
                 } => self.attention_backward(plan, [qkv, out, lse], layer),
                 Node::LatentNorm(node) => self.latent_norm_backward(plan, &node, grads),
-                Node::Join(node) => self.join_backward(plan, &node),
+                Node::Join(node) => self.join_backward(&node),
                 Node::Values { x, y } => self.values_backward(plan, [x, y]),
                 Node::Gate { x, gate, y } => self.gate_backward(plan, [x, gate, y]),
                 Node::ShortConv { wide, out, spans } => {

@@ -118,7 +118,7 @@ impl Pass {
         if sizes.head_dim() == sizes.v_dim {
             return mixed;
         }
-        let values = self.values_of(plan, mixed, sizes);
+        let values = self.values_of(mixed, sizes);
         self.read(mixed);
         values
     }
@@ -223,7 +223,7 @@ impl Pass {
         qkv
     }
 
-    pub(super) fn join_backward(&mut self, plan: &Plan, node: &JoinNode) {
+    pub(super) fn join_backward(&mut self, node: &JoinNode) {
         let Some(dqkv) = self.arena.take_gradient(node.qkv) else {
             return;
         };
@@ -248,11 +248,10 @@ impl Pass {
             self.arena.put_gradient(q, dq);
         }
         self.arena.free(dqkv);
-        let _ = plan;
     }
 
     /// The features of attention's output `x` that are values.
-    fn values_of(&mut self, plan: &Plan, x: Slot, sizes: Sizes) -> Slot {
+    fn values_of(&mut self, x: Slot, sizes: Sizes) -> Slot {
         let storage = self.arena.storage(x);
         let y = (self.arena).slot_in(storage, self.rows.count * sizes.values());
         let mut values = self.arena.take(y);
@@ -262,7 +261,6 @@ impl Pass {
         });
         self.arena.put(y, values);
         self.record(Node::Values { x, y });
-        let _ = plan;
         y
     }
 
