@@ -69,7 +69,7 @@ struct Asked {
 /// What waits for a free row; an adapter for all of them.
 #[derive(Debug)]
 enum Queued {
-    Prompt(Asked),
+    Prompt(Box<Asked>),
     Adapter(CommandId, Option<String>),
 }
 
@@ -152,7 +152,7 @@ impl InferenceServer<'_> {
         self.begin_prepared(model);
         while self.open && self.may_begin(|wanted| model.must_be_alone(wanted)) {
             match self.waiting.pop_front() {
-                Some(Queued::Prompt(asked)) => self.begin(model, asked),
+                Some(Queued::Prompt(asked)) => self.begin(model, *asked),
                 Some(Queued::Adapter(id, name)) => match model.use_adapter(name.as_deref()) {
                     Ok(()) => (self.emit)(Event::AdapterUsed { command: id, name }),
                     Err(why) => self.reject(id, why),
@@ -355,7 +355,7 @@ impl InferenceServer<'_> {
             return self.reject(id, format!("the engine is busy: {WAITING} prompts wait"));
         }
         (self.emit)(Event::Accepted { id });
-        self.waiting.push_back(Queued::Prompt(asked));
+        self.waiting.push_back(Queued::Prompt(Box::new(asked)));
     }
 
     fn cancel(&mut self, id: CommandId, target: CommandId) {
