@@ -170,10 +170,14 @@ impl Forms {
     /// # Errors
     /// The parser's.
     fn parser(&self, grammar: TopLevelGrammar) -> Result<Matcher, String> {
-        let matcher = Matcher::new(self.factory.create_parser(grammar));
-        match matcher.get_error() {
-            Some(why) => Err(short(&why)),
-            None => Ok(matcher),
+        let mut matcher = Matcher::new(self.factory.create_parser(grammar));
+        if let Some(why) = matcher.get_error() {
+            return Err(short(&why));
+        }
+        // A schema that refers to itself without end, or allows too much at once, fails at the first token only.
+        match matcher.compute_mask_or_eos() {
+            Ok(_) => Ok(matcher),
+            Err(e) => Err(short(&e.to_string())),
         }
     }
 }
@@ -230,7 +234,14 @@ fn explained(error: &impl std::fmt::Display) -> String {
     )
 }
 
+/// The parser's error in its first [`MAX_ERROR`] characters; in other words where its own are about its inside.
 fn short(why: &str) -> String {
+    if why.contains("NoExtensionBias") {
+        return "no value has this form: it refers to itself without end".into();
+    }
+    if why.contains("Current row has") {
+        return "it allows too many things in one place, such as an object with thousands of properties: split it".into();
+    }
     one_line(why).chars().take(MAX_ERROR).collect()
 }
 

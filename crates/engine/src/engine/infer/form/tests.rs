@@ -103,6 +103,11 @@ fn rows_without_a_token_and_marks_in_texts_are_forbidden() {
     assert!(number.accept(tokenizer.id("a").unwrap()).is_err());
 }
 
+fn an_object_of(n: usize) -> Value {
+    let integer = |i: usize| (format!("property{i}"), json!({"type": "integer"}));
+    json!({"type": "object", "properties": (0..n).map(integer).collect::<serde_json::Map<_, _>>()})
+}
+
 #[test]
 fn schemas_that_cannot_be_used_say_why_and_where() {
     let (tokenizer, forms, _) = forms();
@@ -140,6 +145,14 @@ fn schemas_that_cannot_be_used_say_why_and_where() {
         (
             json!({"properties": {"a": {"$ref": "#/$defs/gone"}}}),
             "cannot be used: properties.a: ",
+        ),
+        (
+            json!({"$ref": "#"}),
+            "its root: no value has this form: it refers to itself",
+        ),
+        (
+            an_object_of(3_000),
+            "it allows too many things in one place",
         ),
     ] {
         let why = forms.json(&schema).err().unwrap();
