@@ -80,12 +80,13 @@ impl DeepSeek {
             n_kv_head: None,
             head_dim: None,
             mla: Some(mla),
-            moe: Some(self.experts(keys, config.n_layer)?),
+            moe: self.experts(keys, config.n_layer)?,
             ..config
         })
     }
 
-    fn experts(self, keys: &Keys, n_layer: usize) -> Result<MoeConfig, String> {
+    /// `None` if all blocks come before the first that has experts.
+    fn experts(self, keys: &Keys, n_layer: usize) -> Result<Option<MoeConfig>, String> {
         let size = |key, default| Ok::<_, String>(keys.size(key)?.unwrap_or(default));
         let by_alias = keys
             .size("num_local_experts")?
@@ -101,7 +102,7 @@ impl DeepSeek {
             );
         }
         let scale = keys.number("routed_scaling_factor")?;
-        Ok(MoeConfig {
+        let moe = MoeConfig {
             n_expert: n_expert.unwrap_or(self.n_expert),
             top_k: size("num_experts_per_tok", self.top_k)?,
             d_ff: Some(d_ff),
@@ -116,7 +117,8 @@ impl DeepSeek {
             every,
             dense_blocks,
             ..MoeConfig::default()
-        })
+        };
+        Ok((dense < n_layer).then_some(moe))
     }
 
     /// (n_group, top_group) of a file.
@@ -148,6 +150,7 @@ impl DeepSeek {
         value["num_key_value_heads"] = json!(config.n_head);
         value["attention_bias"] = json!(false);
         let Some(moe) = &config.moe else {
+            value[DENSE] = json!(config.n_layer);
             return value;
         };
         let d_ff = moe.d_ff.unwrap_or(1).max(1);

@@ -42,7 +42,9 @@ impl Family for DeepSeekV2 {
         let config = DEFAULTS.read(keys)?;
         keys.only("norm_topk_prob", &json!(false))?;
         keys.only("scoring_func", &json!("softmax"))?;
-        keys.need_size("num_experts_per_tok")?;
+        if config.moe.is_some() {
+            keys.need_size("num_experts_per_tok")?;
+        }
         let groups = DEFAULTS.groups(keys)?;
         let (n_group, top_group) = match keys.word("topk_method")? {
             None | Some("greedy") => (None, None),

@@ -325,3 +325,22 @@ fn single_experts_are_read_beside_a_head_whose_experts_are_stacked() {
     let all = |model: Model| model.params().read_weights(<[f32]>::to_vec).unwrap();
     assert_eq!(all(load(dir.path()).unwrap()), all(load(folder).unwrap()));
 }
+
+/// The class of a model with experts, of which no block is behind the first that has none.
+#[test]
+fn latent_attention_without_experts_is_written_as_a_deepseek() {
+    let says = json!({"n_layer": 2, "n_head": 2, "d_model": 16, "d_ff": 24, "seq_len": 32, "vocab_size": 40, "mla": {},
+        "position": {"rope": {}}, "norm": {"rmsnorm": {"eps": 1e-6}}, "mlp": {"swiglu": {}}, "tie_embeddings": false});
+    let dense: ModelConfig = serde_json::from_value(says).unwrap();
+    assert_eq!(model_type(&dense), Some("deepseek_v2"));
+    let written = config::write(
+        &dense,
+        &dense.shape(40),
+        &TokenIds::default(),
+        Dtype::F32,
+        Naming::Family,
+    );
+    assert_eq!(written["first_k_dense_replace"], 2);
+    let read = config::read(&written).unwrap();
+    assert_eq!((read.moe, read.mla), (None, dense.mla));
+}
