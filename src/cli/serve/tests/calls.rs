@@ -112,7 +112,7 @@ fn a_call_that_must_be_ends_as_openais_do_and_its_rules_reach_the_engine() {
         let last = text
             .split("\n\n")
             .filter(|event| event.contains("finish_reason"))
-            .next_back();
+            .last();
         let last: Value =
             serde_json::from_str(last.unwrap().strip_prefix("data: ").unwrap()).unwrap();
         assert_eq!(last["choices"][0]["finish_reason"], finish);
