@@ -231,7 +231,7 @@ fn what_must_be_called_is_held_to_its_schema() {
         let name = more.to_string();
         let calls = held(more);
         assert_eq!(calls.held, expected, "{name}");
-        assert_eq!(calls.is_named, name.contains("\"g\""), "{name}");
+        assert_eq!(calls.is_named, name.contains("\"tool_choice\":{"), "{name}");
         let seen = json!(calls.tools).to_string();
         assert!(
             !seen.contains("strict"),

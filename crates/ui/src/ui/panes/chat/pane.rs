@@ -1,6 +1,7 @@
 //! The chat among the panes: what its keys ask for, which models it offers, and what its engines bring.
 
 use super::models::{best, start_model, without_checkpoint};
+use super::said::is_command;
 use super::unsaved::{LOSS, Loss};
 use super::{
     ChatModel, ChatPane, Column, Engine, MAX_COLUMNS, Picking, Resulted, Sent, Settings,
@@ -411,15 +412,6 @@ fn send(asked: Asked, sent: Vec<Sent>) -> Vec<Request> {
         })
     };
     sent.into_iter().map(send).collect()
-}
-
-/// `/help`, `/quit` …: what other programs take as a command, and no model has an answer to.
-fn is_command(text: &str) -> bool {
-    if text.starts_with("/tool ") {
-        return true;
-    }
-    let word = text.trim_end().strip_prefix('/');
-    word.is_some_and(|word| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphabetic()))
 }
 
 fn model(path: PathBuf) -> Choice {

@@ -103,3 +103,12 @@ impl ChatPane {
         };
     }
 }
+
+/// `/help`, `/quit` …: what other programs take as a command, and no model has an answer to.
+pub(super) fn is_command(text: &str) -> bool {
+    if text.starts_with("/tool ") {
+        return true;
+    }
+    let word = text.trim_end().strip_prefix('/');
+    word.is_some_and(|word| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphabetic()))
+}

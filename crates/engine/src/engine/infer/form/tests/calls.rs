@@ -66,10 +66,14 @@ fn drawn(
 fn a_required_call_has_arguments_of_its_schema_whatever_is_drawn() {
     let (tokenizer, forms, size) = vocabulary();
     let tools = Tools::new(definitions());
+    let one = Calling {
+        one: true,
+        ..required()
+    };
     for format in FORMATS {
         let mut names = std::collections::BTreeSet::new();
         for seed in 0..12 {
-            let form = forms.calls(format, &tools, &required(), None).unwrap();
+            let form = forms.calls(format, &tools, &one, None).unwrap();
             let Some(text) = drawn(form, &tokenizer, size, seed) else {
                 continue;
             };
