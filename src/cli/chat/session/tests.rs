@@ -352,8 +352,6 @@ fn talk(link: &mut Link, adapters: Vec<String>) -> ChatSession<'_, Vec<u8>> {
         options: ChatOptions::default(),
         converses: true,
         turns: Vec::new(),
-        calls: Calls::default(),
-        last: None,
         context: 64,
         kv_cache: None,
         notes: Vec::new(),
