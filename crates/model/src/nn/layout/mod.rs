@@ -236,7 +236,9 @@ impl MixingSpans {
         let between = match self {
             MixingSpans::Attention(spans) => [spans.gate, None],
             MixingSpans::Latent(spans) => [spans.q.map(|(_, linear)| linear), Some(spans.kv)],
-            _ => [None, None],
+            MixingSpans::ShortConv(_) | MixingSpans::GatedDelta(_) | MixingSpans::Mamba2(_) => {
+                [None, None]
+            }
         };
         let all = std::iter::once(*first).chain(between.into_iter().flatten());
         all.chain([*last])
