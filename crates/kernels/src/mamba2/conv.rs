@@ -4,28 +4,13 @@ use super::{Mamba2, Sizes};
 use crate::causal_conv::{
     Ring, Taps, join_taps, later, reach, silu, silu_backward, widened, with_taps,
 };
+use crate::lanes::scratch::{Carver, with_scratch};
 use crate::matmul::Accumulation;
 use crate::numbers::{Number, Values};
 use crate::positions::Positions;
 use crate::reduce::{add_part, join, over_rows};
 use crate::threads::{self, SharedSlice};
-use std::cell::Cell;
 use std::ops::Range;
-
-thread_local! {
-    /// Rows of one task. Moved out while in use: a waiting thread may be given other work.
-    static ROWS: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
-}
-
-/// Calls `work` with `len` numbers of scratch memory.
-fn with_rows(len: usize, work: impl FnOnce(&mut [f32])) {
-    let mut rows = ROWS.take();
-    if rows.len() < len {
-        rows.resize(len, 0.0);
-    }
-    work(&mut rows[..len]);
-    ROWS.set(rows);
-}
 
 /// Where the convolution reads.
 #[derive(Clone, Copy)]
@@ -98,8 +83,9 @@ pub fn forward(source: Source, xbc: &mut [f32]) {
     let kept = len - 1;
     with_taps(source.net.conv, len, |taps| {
         threads::rows1(xbc, channels, source.cost(), |first, xbc| {
-            with_rows((len + 1) * channels, |scratch| {
-                let (ring, sum) = scratch.split_at_mut(len * channels);
+            let lens = [len * channels, channels];
+            with_scratch(Carver::room(&lens), |mut carver| {
+                let [ring, sum] = lens.map(|len| carver.take(len));
                 let mut ring = Ring::new(ring, len, channels);
                 for back in (1..=source.reach(first)).rev() {
                     source.load(first + kept - back, &mut ring);
@@ -169,10 +155,9 @@ impl<N: Number> Backward<'_, N> {
         let kept = len - 1;
         // A row's gradient is that of the sums of the rows that read it, each of which is computed once more.
         let reads = 2 * len - 1;
-        with_rows((reads + len + 2) * channels, |scratch| {
-            let (values, rest) = scratch.split_at_mut(reads * channels);
-            let (dsums, rest) = rest.split_at_mut(len * channels);
-            let (sum, other) = rest.split_at_mut(channels);
+        let lens = [reads * channels, len * channels, channels, channels];
+        with_scratch(Carver::room(&lens), |mut carver| {
+            let [values, dsums, sum, other] = lens.map(|len| carver.take(len));
             let mut values = Ring::new(values, reads, channels);
             let mut dsums = Ring::new(dsums, len, channels);
             for back in (1..=source.reach(part.start)).rev() {

@@ -3,19 +3,14 @@
 use super::Mamba2;
 use super::conv::{copy, store};
 use crate::causal_conv::widened;
+use crate::lanes::scratch::{Carver, with_scratch};
 use crate::math::{EXP_END, exp, sum1, sum2};
 use crate::matmul::Accumulation;
 use crate::numbers::{Number, Values};
 use crate::reduce::{join, over_rows};
 use crate::simd::multiversion;
 use crate::threads::{self, SharedSlice};
-use std::cell::Cell;
 use std::ops::Range;
-
-thread_local! {
-    /// Rows of one task. Moved out while in use: a waiting thread may be given other work.
-    static ROWS: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
-}
 
 /// FLOPs of a feature.
 const COST: usize = 24;
@@ -24,21 +19,21 @@ const COST: usize = 24;
 pub fn forward<N: Number>(net: Mamba2, wide: Values, y: &[f32], out: &mut [N]) {
     let (inner, group) = (net.sizes.inner(), net.sizes.inner() / net.sizes.n_group);
     threads::rows1(out, inner, COST * inner, |first, out| {
-        let mut buffer = ROWS.take();
-        buffer.resize(buffer.len().max(2 * inner), 0.0);
-        let (own, gated) = buffer.split_at_mut(inner);
-        for (i, out) in out.chunks_exact_mut(inner).enumerate() {
-            let row = first + i;
-            let z = row * net.sizes.wide();
-            let z = widened(wide, z..z + inner, own);
-            let y = &y[row * inner..][..inner];
-            let groups = out.chunks_exact_mut(group).zip(z.chunks_exact(group));
-            let others = y.chunks_exact(group).zip(net.gain.chunks_exact(group));
-            for ((out, z), (y, gain)) in groups.zip(others) {
-                normalize(out, y, z, gain, net.eps, &mut gated[..group]);
+        let lens = [inner, group];
+        with_scratch(Carver::room(&lens), |mut carver| {
+            let [own, gated] = lens.map(|len| carver.take(len));
+            for (i, out) in out.chunks_exact_mut(inner).enumerate() {
+                let row = first + i;
+                let z = row * net.sizes.wide();
+                let z = widened(wide, z..z + inner, own);
+                let y = &y[row * inner..][..inner];
+                let groups = out.chunks_exact_mut(group).zip(z.chunks_exact(group));
+                let others = y.chunks_exact(group).zip(net.gain.chunks_exact(group));
+                for ((out, z), (y, gain)) in groups.zip(others) {
+                    normalize(out, y, z, gain, net.eps, gated);
+                }
             }
-        }
-        ROWS.set(buffer);
+        });
     });
 }
 
@@ -60,39 +55,35 @@ pub fn backward<N: Number>(
     let rows = y.len() / inner;
     let gradients = SharedSlice::new(gradients);
     let work = |part: Range<usize>, sums: &mut [f32]| {
-        let mut buffer = ROWS.take();
-        buffer.resize(buffer.len().max(3 * inner), 0.0);
-        let (z, rest) = buffer.split_at_mut(inner);
-        let (own, no_sums) = rest.split_at_mut(inner);
-        // Where no gain trains, its gradient goes nowhere.
-        let sums = match sums.is_empty() {
-            true => &mut no_sums[..inner],
-            false => sums,
-        };
-        for row in part {
-            let from = row * sizes.wide();
-            copy(wide, from..from + inner, z);
-            let dout = widened(dout, row * inner..(row + 1) * inner, own);
-            #[allow(unsafe_code)]
-            // SAFETY: each task has its own rows, here and below.
-            let dy = unsafe { gradients.range(row * stride..row * stride + inner) };
-            for at in (0..inner).step_by(group) {
-                let own = at..at + group;
-                normalize_backward(
-                    &mut dy[own.clone()],
-                    &y[row * inner..][own.clone()],
-                    &mut z[own.clone()],
-                    &net.gain[own.clone()],
-                    net.eps,
-                    &dout[own.clone()],
-                    &mut sums[own],
-                );
+        let lens = [inner; 3];
+        with_scratch(Carver::room(&lens), |mut carver| {
+            let [z, own, no_sums] = lens.map(|len| carver.take(len));
+            // Where no gain trains, its gradient goes nowhere.
+            let sums = if sums.is_empty() { no_sums } else { sums };
+            for row in part {
+                let from = row * sizes.wide();
+                copy(wide, from..from + inner, z);
+                let dout = widened(dout, row * inner..(row + 1) * inner, own);
+                #[allow(unsafe_code)]
+                // SAFETY: each task has its own rows, here and below.
+                let dy = unsafe { gradients.range(row * stride..row * stride + inner) };
+                for at in (0..inner).step_by(group) {
+                    let own = at..at + group;
+                    normalize_backward(
+                        &mut dy[own.clone()],
+                        &y[row * inner..][own.clone()],
+                        &mut z[own.clone()],
+                        &net.gain[own.clone()],
+                        net.eps,
+                        &dout[own.clone()],
+                        &mut sums[own],
+                    );
+                }
+                #[allow(unsafe_code)]
+                // SAFETY: as above.
+                store(unsafe { dwide.range(from..from + inner) }, z);
             }
-            #[allow(unsafe_code)]
-            // SAFETY: as above.
-            store(unsafe { dwide.range(from..from + inner) }, z);
-        }
-        ROWS.set(buffer);
+        });
     };
     let width = if dgain.is_some() { inner } else { 0 };
     over_rows(rows, width, 2 * COST * inner, work, |sums| {

@@ -57,6 +57,24 @@ fn off(a: &[f32], b: &[f32]) -> f64 {
     (off / b.iter().map(|b| square(*b)).sum::<f64>()).sqrt()
 }
 
+/// Other architectures than DeepSeek's have no key for them.
+#[test]
+fn weights_of_yarn_are_in_the_factor_of_the_file() {
+    let config = with_rope(|rope| {
+        rope.scaling = Some(ScalingConfig::Yarn(scaling::Yarn {
+            original_len: Some(8),
+            mscale: Some(0.5),
+            mscale_all_dim: Some(1.5),
+            ..scaling::Yarn::default()
+        }));
+    });
+    let mut model = random(&config);
+    let expected = logits(&mut model);
+    let (_dir, path, _) = saved(&model, Kind::F32);
+    let file = GgufModel::open(&path).unwrap();
+    assert!(off(&logits(&mut file.dequantized().unwrap()), &expected) < 1e-5);
+}
+
 #[test]
 fn every_architecture_round_trips_with_the_same_logits() {
     let models = models();

@@ -265,8 +265,8 @@ impl Arch {
         }
     }
 
-    /// The same of latent attention: its latent vectors with and without their norms and the shared key, and of all heads query, key,
-    /// value and output.
+    /// What training keeps of a token in a block with latent attention: its latent vectors before and after their norms, the shared
+    /// key, and of all heads query, key, value and output.
     fn latent_elements(&self) -> u64 {
         let Some(mla) = &self.config.mla else {
             return 0;

@@ -7,6 +7,7 @@ use super::scheme::UpdateState;
 use super::{Verdict, plan};
 use crate::base::human;
 use crate::hardware::GpuSummary;
+use crate::nn::mixer::MixerConfig;
 use serde::Serialize;
 
 /// GPUs that are there or were named.
@@ -114,6 +115,8 @@ fn lacks(request: &Request) -> Option<String> {
         "experts"
     } else if request.arch.config().mla.is_some() {
         "latent attention"
+    } else if matches!(request.arch.config().mixer, Some(MixerConfig::Mamba2(_))) {
+        "Mamba 2"
     } else if !request
         .update
         .config()
@@ -354,6 +357,21 @@ mod tests {
             "{}",
             choice.why
         );
+    }
+
+    /// A reference model has no spec that could be asked.
+    #[test]
+    fn what_ranks_refuse_of_a_spec_they_refuse_of_a_model_alone() {
+        for (model, lack) in [
+            ("granite-4.0-h-1b", "Mamba 2"),
+            ("deepseek-v2-lite", "experts"),
+        ] {
+            let request = reference_request(models::find(model).unwrap());
+            let choice = choose(&request, Some(&gpus(80, None, false))).unwrap();
+            assert_eq!((choice.engine, choice.fits), ("none", false), "{model}");
+            let words = format!("do not support {lack} yet");
+            assert!(choice.why.contains(&words), "{}", choice.why);
+        }
     }
 
     #[test]

@@ -89,6 +89,10 @@ pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
         match &mut rope.scaling {
             Some(ScalingConfig::Yarn(yarn)) => {
                 yarn.attention_factor = Some(yarn.attention_factor());
+                if config.mla.is_none() {
+                    // They are in that factor, and nothing else reads them.
+                    (yarn.mscale, yarn.mscale_all_dim) = (None, None);
+                }
             }
             Some(ScalingConfig::Longrope(long)) => {
                 long.attention_factor = Some(long.attention_factor(shape.seq_len));

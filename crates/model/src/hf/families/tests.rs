@@ -367,6 +367,16 @@ fn equivalent_settings_are_the_same_model() {
         (theta - 1e4 * 4f64.powf(32.0 / 30.0)).abs() < 1e-6,
         "{theta}"
     );
+    let weighted = scaled(ScalingConfig::Yarn(Yarn {
+        mscale: Some(0.5),
+        mscale_all_dim: Some(1.5),
+        ..Yarn::default()
+    }));
+    assert_eq!(
+        model_type(&weighted),
+        Some("llama"),
+        "the quotient of the two is a factor that it has"
+    );
     let yarn = scaled(ScalingConfig::Yarn(Yarn::default()));
     let written = config::write(
         &yarn,

@@ -319,9 +319,10 @@ pub fn write(config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
             keys.push(("rope.scaling.original_context_length", count(original)));
             keys.push(("rope.scaling.yarn_beta_fast", float(yarn.beta_fast)));
             keys.push(("rope.scaling.yarn_beta_slow", float(yarn.beta_slow)));
-            if let Some(factor) = yarn.attention_factor {
-                let usual = yarn.usual_attention_factor();
-                keys.push(("rope.scaling.attn_factor", float(factor / usual)));
+            // DeepSeek's weights of the logarithm have no keys here: what follows from them is written.
+            if yarn.attention_factor.is_some() || yarn.mscale.is_some() {
+                let own = yarn.attention_factor() / yarn.usual_attention_factor();
+                keys.push(("rope.scaling.attn_factor", float(own)));
             }
         }
         Some(ScalingConfig::Ntk(_) | ScalingConfig::Longrope(_)) => return None,

@@ -12,10 +12,14 @@ use crate::nn::{Balancing, MlaConfig, ModelConfig, ModelShape, MoeConfig, NormPl
 pub struct DeepSeek2;
 
 const DENSE: &str = "leading_dense_block_count";
+const EXPERT_WIDTH: &str = "expert_feed_forward_length";
+const N_SHARED: &str = "expert_shared_count";
 const SCORING: &str = "expert_gating_func";
 /// 0 in files from before there was a choice.
 const SOFTMAX: usize = 1;
 const SIGMOID: usize = 2;
+/// Of Mistral's models: factors of the queries by their positions.
+const TEMPERATURE: &str = "attention.temperature_scale";
 /// A tenth of mscale_all_dim.
 const LOG: &str = "rope.scaling.yarn_log_multiplier";
 
@@ -25,6 +29,11 @@ impl Architecture for DeepSeek2 {
     }
 
     fn read(&self, keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
+        if keys.number_if(TEMPERATURE)?.is_some() {
+            return Err(format!(
+                "deepseek2.{TEMPERATURE}: attention whose queries grow with their positions is not supported"
+            ));
+        }
         let n_layer = keys.count("block_count")?;
         let rope_dim = keys.count("rope.dimension_count")?;
         let length = |key: &str| match keys.count_if(&format!("attention.{key}_mla"))? {
@@ -69,6 +78,7 @@ impl Architecture for DeepSeek2 {
             NormConfig::LayerNorm(_) => false,
         };
         let fits = has_plain_norm
+            && !(mla.q_rank.is_some() && is_lite(shape))
             && matches!(config.mlp, MlpConfig::SwiGlu(_))
             && config.norm_placement == NormPlacement::Pre
             && !config.parallel_residual
@@ -92,11 +102,16 @@ impl Architecture for DeepSeek2 {
             ("vocab_size", count(shape.vocab_size)),
             ("rope.dimension_count", count(mla.rope_dim)),
         ];
-        keys.extend(mla.q_rank.map(|n| ("attention.q_lora_rank", count(n))));
+        // llama.cpp requires it of models without such a vector, too, and the widths of experts of those without experts.
+        keys.push(("attention.q_lora_rank", count(mla.q_rank.unwrap_or(0))));
         write_rope(rope, &mut keys)?;
         match &config.moe {
             Some(moe) => write_experts(config, moe, &mut keys)?,
-            None => keys.push((DENSE, count(shape.n_layer))),
+            None => keys.extend([
+                (DENSE, count(shape.n_layer)),
+                (EXPERT_WIDTH, count(shape.d_ff)),
+                (N_SHARED, count(0)),
+            ]),
         }
         Some(keys)
     }
@@ -113,6 +128,15 @@ impl Architecture for DeepSeek2 {
 
     fn is_latent(&self) -> bool {
         true
+    }
+}
+
+/// Sizes by which llama.cpp knows models whose queries come from the block's input (DeepSeek-V2-Lite, GigaChat 3, Kanana 2): it looks
+/// for no other queries there.
+fn is_lite(shape: &ModelShape) -> bool {
+    match shape.n_layer {
+        26 | 27 => true,
+        n => n == 48 && shape.vocab_size == 128_256,
     }
 }
 
@@ -173,8 +197,8 @@ fn experts(keys: Keys, n_layer: usize) -> Result<Option<MoeConfig>, String> {
     };
     let dense = keys.count_if(DENSE)?.unwrap_or(0);
     let (every, dense_blocks) = MoeConfig::blocks_of(n_layer, |layer| layer >= dense);
-    let d_ff = keys.count("expert_feed_forward_length")?;
-    let n_shared = keys.count_if("expert_shared_count")?.unwrap_or(0);
+    let d_ff = keys.count(EXPERT_WIDTH)?;
+    let n_shared = keys.count_if(N_SHARED)?.unwrap_or(0);
     let groups = keys.count_if("expert_group_count")?.unwrap_or(1);
     let reached = keys.count_if("expert_group_used_count")?.unwrap_or(groups);
     let has_groups = reached < groups;
@@ -215,6 +239,8 @@ fn write_experts(config: &ModelConfig, moe: &MoeConfig, keys: &mut OwnKeys) -> O
     let is_sigmoid = moe.scoring == Scoring::Sigmoid;
     let has_groups = moe.n_group > moe.top_group;
     let fits = (dense..config.n_layer).all(|layer| has_experts(&layer))
+        // llama.cpp reads tensors of a shared expert wherever there are experts.
+        && shared > 0
         && shared.is_multiple_of(d_ff)
         && !moe.shared_gate
         && (moe.balancing != Balancing::Loss {}) == is_sigmoid
@@ -227,8 +253,8 @@ fn write_experts(config: &ModelConfig, moe: &MoeConfig, keys: &mut OwnKeys) -> O
         (DENSE, count(dense)),
         ("expert_count", count(moe.n_expert)),
         ("expert_used_count", count(moe.top_k)),
-        ("expert_feed_forward_length", count(d_ff)),
-        ("expert_shared_count", count(shared / d_ff)),
+        (EXPERT_WIDTH, count(d_ff)),
+        (N_SHARED, count(shared / d_ff)),
         ("expert_weights_scale", float(moe.gate_scale.unwrap_or(1.0))),
         ("expert_weights_norm", Value::Bool(moe.norm_topk)),
         (SCORING, count(scoring)),

@@ -120,7 +120,11 @@ fn heads_of_values_are_in_our_order_in_files_of_every_format() {
 }
 
 /// The file again, with keys changed and more tensors of one value.
-fn with(bytes: &[u8], change: impl Fn(&mut Vec<(String, Value)>), more: &[&str]) -> Vec<u8> {
+pub(super) fn with(
+    bytes: &[u8],
+    change: impl Fn(&mut Vec<(String, Value)>),
+    more: &[&str],
+) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("old.gguf");
     std::fs::write(&path, bytes).unwrap();
@@ -160,7 +164,7 @@ fn with(bytes: &[u8], change: impl Fn(&mut Vec<(String, Value)>), more: &[&str])
     out
 }
 
-fn opened(bytes: &[u8]) -> Result<ModelConfig, String> {
+pub(super) fn opened(bytes: &[u8]) -> Result<ModelConfig, String> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.gguf");
     std::fs::write(&path, bytes).unwrap();
@@ -168,13 +172,13 @@ fn opened(bytes: &[u8]) -> Result<ModelConfig, String> {
     Ok(file.config().clone())
 }
 
-fn bytes_of(config: &ModelConfig) -> Vec<u8> {
+pub(super) fn bytes_of(config: &ModelConfig) -> Vec<u8> {
     let mut bytes = Vec::new();
     write(&random(config), Kind::F32, "", &[], &mut bytes).unwrap();
     bytes
 }
 
-fn set(keys: &mut Vec<(String, Value)>, name: &str, value: Option<Value>) {
+pub(super) fn set(keys: &mut Vec<(String, Value)>, name: &str, value: Option<Value>) {
     keys.retain(|(key, _)| key != name);
     keys.extend(value.map(|value| (name.to_string(), value)));
 }

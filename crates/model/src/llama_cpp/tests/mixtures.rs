@@ -1,6 +1,7 @@
 //! Models with experts: what each architecture holds, and what none does.
 
 use super::broken::same_tensor;
+use super::hybrid::{bytes_of, opened, set, with};
 use super::*;
 use crate::gguf::{Gguf, NewTensor};
 use crate::nn::{Balancing, MlaConfig, Scoring};
@@ -160,6 +161,12 @@ fn experts_that_llama_cpp_does_not_compute_are_refused() {
             (moe.n_group, moe.top_group) = (Some(2), Some(1))
         }),
         changed(latent(true), |moe| moe.shared_d_ff = Some(100)),
+        changed(latent(true), |moe| moe.shared_d_ff = None),
+        // llama.cpp takes it for a DeepSeek-V2-Lite, which has no latent vectors of queries.
+        ModelConfig {
+            n_layer: 27,
+            ..latent(true)
+        },
         changed(experts(llama(), |_| {}), |moe| {
             (moe.n_group, moe.top_group) = (Some(2), Some(1));
         }),
@@ -262,6 +269,49 @@ fn earlier_files_of_qwen3_next_are_read() {
     let expected = logits(&mut model);
     assert!(off(&logits(&mut file.dequantized().unwrap()), &expected) < 5e-6);
     assert!(off(&logits(&mut file.quantized().unwrap()), &expected) < 5e-6);
+}
+
+/// llama.cpp refuses a file without them, whether or not the model has experts and latent vectors of queries.
+#[test]
+fn files_of_deepseek2_have_the_keys_that_llama_cpp_requires() {
+    let dense = |is_third| ModelConfig {
+        moe: None,
+        ..latent(is_third)
+    };
+    for config in [latent(false), latent(true), dense(false), dense(true)] {
+        let (_dir, path, _) = saved(&random(&config), Kind::F32);
+        let head = Gguf::open(&path).unwrap();
+        for key in [
+            "attention.layer_norm_rms_epsilon",
+            "attention.q_lora_rank",
+            "attention.kv_lora_rank",
+            "attention.key_length_mla",
+            "attention.value_length_mla",
+            "leading_dense_block_count",
+            "expert_feed_forward_length",
+            "expert_shared_count",
+        ] {
+            let key = format!("deepseek2.{key}");
+            assert!(head.metadata.get(&key).is_some(), "{key} of {config:?}");
+        }
+        let q_rank = head.metadata.u64("deepseek2.attention.q_lora_rank");
+        let expected = config.mla.as_ref().unwrap().q_rank.unwrap_or(0);
+        assert_eq!(q_rank, Some(expected as u64));
+        let file = GgufModel::open(&path).unwrap();
+        assert_eq!(file.config().mla, config.mla);
+        assert_eq!(file.config().moe.is_some(), config.moe.is_some());
+    }
+}
+
+/// Models of Mistral in such files, which would be read as others that compute without it.
+#[test]
+fn queries_that_grow_with_positions_are_refused() {
+    let bytes = bytes_of(&latent(true));
+    let key = "deepseek2.attention.temperature_scale";
+    let value = crate::gguf::Value::Float(0.1);
+    let bytes = with(&bytes, |keys| set(keys, key, Some(value.clone())), &[]);
+    let error = opened(&bytes).unwrap_err();
+    assert!(error.contains(key), "{error}");
 }
 
 /// As llama.cpp's script wrote them at first: keys and values in one tensor, and the features of heads under the keys that now have

@@ -19,13 +19,7 @@ impl Pass {
         texts: Option<&mut Texts>,
     ) -> Slot {
         let is_cached = texts.is_some();
-        let (wide, out) = match &block.mixing {
-            MixingSpans::Attention(spans) => (&spans.qkv, &spans.out),
-            MixingSpans::Latent(spans) => (&spans.wide, &spans.out),
-            MixingSpans::ShortConv(spans) => (&spans.wide, &spans.out),
-            MixingSpans::GatedDelta(spans) => (&spans.wide, &spans.out),
-            MixingSpans::Mamba2(spans) => (&spans.wide, &spans.out),
-        };
+        let [wide, out] = block.mixing.ends();
         let kept = match &block.mixing {
             MixingSpans::Attention(AttentionSpans {
                 gate: Some(gate), ..

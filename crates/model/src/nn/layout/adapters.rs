@@ -79,7 +79,7 @@ impl Builder<'_> {
         let mut adapters = Vec::new();
         for (layer, block) in blocks.iter_mut().enumerate() {
             self.enter(layer);
-            let mut linears: Vec<_> = block.mixing.linears_mut().collect();
+            let mut linears = block.mixing.linears_mut();
             if let Some(mlp) = block.mlp.for_all_mut() {
                 linears.extend([&mut mlp.wide, &mut mlp.out]);
             }

@@ -219,79 +219,71 @@ pub(crate) struct ConvSpans {
 }
 
 impl MixingSpans {
+    /// The projections of the block's input, and the projection out.
+    pub fn ends(&self) -> [&LinearSpans; 2] {
+        match self {
+            MixingSpans::Attention(spans) => [&spans.qkv, &spans.out],
+            MixingSpans::Latent(spans) => [&spans.wide, &spans.out],
+            MixingSpans::ShortConv(spans) => [&spans.wide, &spans.out],
+            MixingSpans::GatedDelta(spans) => [&spans.wide, &spans.out],
+            MixingSpans::Mamba2(spans) => [&spans.wide, &spans.out],
+        }
+    }
+
     /// The linear layers, in the order of their adapters.
     pub fn linears(&self) -> impl Iterator<Item = LinearSpans> {
-        let all = match self {
-            MixingSpans::Attention(spans) => [Some(spans.qkv), spans.gate, None, Some(spans.out)],
-            MixingSpans::Latent(spans) => {
-                let q = spans.q.map(|(_, linear)| linear);
-                [Some(spans.wide), q, Some(spans.kv), Some(spans.out)]
+        let [first, last] = self.ends();
+        let between = match self {
+            MixingSpans::Attention(spans) => [spans.gate, None],
+            MixingSpans::Latent(spans) => [spans.q.map(|(_, linear)| linear), Some(spans.kv)],
+            MixingSpans::ShortConv(_) | MixingSpans::GatedDelta(_) | MixingSpans::Mamba2(_) => {
+                [None, None]
             }
-            MixingSpans::ShortConv(spans) => [Some(spans.wide), None, None, Some(spans.out)],
-            MixingSpans::GatedDelta(spans) => [Some(spans.wide), None, None, Some(spans.out)],
-            MixingSpans::Mamba2(spans) => [Some(spans.wide), None, None, Some(spans.out)],
         };
-        all.into_iter().flatten()
+        let all = std::iter::once(*first).chain(between.into_iter().flatten());
+        all.chain([*last])
     }
 
     /// The same for giving them adapters.
-    fn linears_mut(&mut self) -> impl Iterator<Item = &mut LinearSpans> {
-        let all = match self {
-            MixingSpans::Attention(spans) => [
-                Some(&mut spans.qkv),
-                spans.gate.as_mut(),
-                None,
-                Some(&mut spans.out),
-            ],
-            MixingSpans::Latent(spans) => [
-                Some(&mut spans.wide),
-                spans.q.as_mut().map(|(_, linear)| linear),
-                Some(&mut spans.kv),
-                Some(&mut spans.out),
-            ],
-            MixingSpans::ShortConv(spans) => {
-                [Some(&mut spans.wide), None, None, Some(&mut spans.out)]
+    fn linears_mut(&mut self) -> Vec<&mut LinearSpans> {
+        match self {
+            MixingSpans::Attention(spans) => {
+                let mut all = vec![&mut spans.qkv];
+                all.extend(&mut spans.gate);
+                all.push(&mut spans.out);
+                all
             }
-            MixingSpans::GatedDelta(spans) => {
-                [Some(&mut spans.wide), None, None, Some(&mut spans.out)]
+            MixingSpans::Latent(spans) => {
+                let mut all = vec![&mut spans.wide];
+                all.extend(spans.q.as_mut().map(|(_, linear)| linear));
+                all.extend([&mut spans.kv, &mut spans.out]);
+                all
             }
-            MixingSpans::Mamba2(spans) => [Some(&mut spans.wide), None, None, Some(&mut spans.out)],
-        };
-        all.into_iter().flatten()
+            MixingSpans::ShortConv(spans) => vec![&mut spans.wide, &mut spans.out],
+            MixingSpans::GatedDelta(spans) => vec![&mut spans.wide, &mut spans.out],
+            MixingSpans::Mamba2(spans) => vec![&mut spans.wide, &mut spans.out],
+        }
     }
 
     /// All parts besides the linear layers.
-    fn vectors(&self) -> impl Iterator<Item = Span> {
-        let parts = match self {
-            MixingSpans::Attention(spans) => {
-                let [q, k] = spans.qk_norm.map_or([None; 2], |gains| gains.map(Some));
-                [q, k, None, None, None, None]
-            }
+    fn vectors(&self) -> Vec<Span> {
+        let of_conv = |conv: &ConvSpans| std::iter::once(conv.weight).chain(conv.bias);
+        match self {
+            MixingSpans::Attention(spans) => spans.qk_norm.into_iter().flatten().collect(),
             MixingSpans::Latent(spans) => {
                 let q = spans.q.map(|(norm, _)| norm);
-                [q, Some(spans.kv_norm), None, None, None, None]
+                q.into_iter().chain([spans.kv_norm]).collect()
             }
-            MixingSpans::ShortConv(ShortConvSpans { conv, .. }) => {
-                [Some(conv.weight), conv.bias, None, None, None, None]
+            MixingSpans::ShortConv(spans) => of_conv(&spans.conv).collect(),
+            MixingSpans::GatedDelta(spans) => {
+                let own = [spans.dt_bias, spans.a_log, spans.norm];
+                of_conv(&spans.conv).chain(own).collect()
             }
-            MixingSpans::GatedDelta(spans) => [
-                Some(spans.conv.weight),
-                spans.conv.bias,
-                Some(spans.dt_bias),
-                Some(spans.a_log),
-                Some(spans.norm),
-                None,
-            ],
-            MixingSpans::Mamba2(spans) => [
-                Some(spans.conv.weight),
-                spans.conv.bias,
-                Some(spans.dt_bias),
-                Some(spans.a_log),
-                Some(spans.d),
-                Some(spans.norm),
-            ],
-        };
-        parts.into_iter().flatten()
+            MixingSpans::Mamba2(spans) => {
+                let own = [spans.dt_bias, spans.a_log, spans.d, spans.norm];
+                of_conv(&spans.conv).chain(own).collect()
+            }
+        }
     }
 }
 
