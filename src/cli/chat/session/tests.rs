@@ -346,8 +346,6 @@ fn talk(link: &mut Link, adapters: Vec<String>) -> ChatSession<'_, Vec<u8>> {
         in_use: None,
         link,
         out: Vec::new(),
-        calls: Calls::default(),
-        last: None,
         flow: Flow::new(None),
         options: ChatOptions::default(),
         converses: true,
