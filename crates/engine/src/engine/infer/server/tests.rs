@@ -677,3 +677,46 @@ fn an_answer_whose_form_is_being_made_can_be_cancelled() {
     );
     assert_eq!(texts(&events, 2), "c");
 }
+
+/// A thread that makes a form cannot be stopped: whoever asks and cancels, again and again, would have had one for each.
+#[test]
+fn a_form_waits_for_the_thread_of_one_that_was_cancelled() {
+    let (_send, inbox) = sync_channel(1);
+    let (forms, begun) = sync_channel(8);
+    let (mut nothing, mut emit) = (|_| {}, |_: Event| {});
+    let mut model = Parrot::new(1, &mut nothing);
+    model.forms = Some(forms);
+    let clock = ManualClock::at(0);
+    let mut server = InferenceServer {
+        inbox: &inbox,
+        emit: &mut emit,
+        clock: &clock,
+        waiting: VecDeque::new(),
+        preparing: Vec::new(),
+        abandoned: Vec::new(),
+        rows: vec![None],
+        open: true,
+    };
+    server.handle(formed(1, "f", 1));
+    server.begin_next(&mut model);
+    let first = begun.try_recv().unwrap();
+    server.handle(ask(5, Command::Cancel { target: 1 }));
+    server.handle(formed(2, "f", 1));
+    server.begin_next(&mut model);
+    assert!(begun.try_recv().is_err() && server.waiting.len() == 1);
+    first.send(Ok(())).unwrap();
+    while !server.waiting.is_empty() {
+        server.wait();
+        server.begin_next(&mut model);
+    }
+    // The prompt is read once the form is there.
+    let second = begun.try_recv().unwrap();
+    clock.advance(Duration::from_secs(2));
+    second.send(Ok(())).unwrap();
+    while server.rows[0].is_none() {
+        server.wait();
+        server.begin_next(&mut model);
+    }
+    let own = server.rows[0].as_ref().unwrap();
+    assert_eq!(own.read_from, Duration::from_secs(2));
+}
