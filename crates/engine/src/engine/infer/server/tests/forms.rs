@@ -110,7 +110,7 @@ fn an_answer_whose_form_is_being_made_can_be_cancelled() {
 fn a_form_waits_for_the_thread_of_one_that_was_cancelled() {
     let (_send, inbox) = sync_channel(1);
     let (forms, begun) = sync_channel(8);
-    let (mut nothing, mut emit) = (|_| {}, |_: Event| {});
+    let (mut nothing, mut emit) = (|_: usize| {}, |_: Event| {});
     let mut model = Parrot::new(1, &mut nothing);
     model.forms = Some(forms);
     let clock = ManualClock::at(0);
