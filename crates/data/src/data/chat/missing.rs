@@ -98,15 +98,17 @@ mod tests {
     use super::*;
     use crate::data::chat::BUILTIN;
 
-    /// Mistral's marks were not known: prompts that it had written were taken for plain texts.
+    /// Only marks such as `<|user|>` were known: prompts that other templates had written were taken for plain texts.
     #[test]
     fn what_a_template_wrote_is_known_by_its_marks() {
-        for builtin in BUILTIN {
-            let template = Template::builtin(builtin.name).unwrap();
+        let own = "{% for m in messages %}### {{ m.role }}:\n{{ m.content }}\n{% endfor %}### assistant:\n";
+        let own = Template::from_jinja("t", own).unwrap();
+        let builtin = BUILTIN.iter().map(|b| Template::builtin(b.name).unwrap());
+        for template in builtin.chain([own]) {
             let turn = [Message::new("user", "say it")];
             let written = template.render(&turn, None, GenerationPrompt::With);
-            assert!(template.has_written(&written.unwrap()), "{}", builtin.name);
-            assert!(!template.has_written("say it: "), "{}", builtin.name);
+            assert!(template.has_written(&written.unwrap()), "{}", template.name());
+            assert!(!template.has_written("say it: "), "{}", template.name());
         }
     }
 
