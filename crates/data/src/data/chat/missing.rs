@@ -107,7 +107,11 @@ mod tests {
         for template in builtin.chain([own]) {
             let turn = [Message::new("user", "say it")];
             let written = template.render(&turn, None, GenerationPrompt::With);
-            assert!(template.has_written(&written.unwrap()), "{}", template.name());
+            assert!(
+                template.has_written(&written.unwrap()),
+                "{}",
+                template.name()
+            );
             assert!(!template.has_written("say it: "), "{}", template.name());
         }
     }
