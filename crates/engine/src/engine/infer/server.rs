@@ -56,6 +56,10 @@ pub fn serve(
             }
         }
     }
+    for preparing in std::mem::take(&mut server.preparing) {
+        let now = clock.elapsed();
+        (server.emit)(generated(&preparing.answering, Ok(cancelled()), now));
+    }
 }
 
 /// A prompt that was accepted.
@@ -380,28 +384,31 @@ impl InferenceServer<'_> {
             return (self.emit)(Event::Accepted { id });
         }
         let is_it = |preparing: &Preparing| preparing.answering.id == target;
-        if let Some(at) = self.preparing.iter().position(is_it) {
-            self.abandoned.push(self.preparing.remove(at).form);
+        let (answering, now) = if let Some(at) = self.preparing.iter().position(is_it) {
+            let preparing = self.preparing.remove(at);
+            self.abandoned.push(preparing.form);
+            (preparing.answering, self.clock.elapsed())
         } else if let Some(at) = self.waiting.iter().position(|p| p.id() == target) {
             self.waiting.remove(at);
+            (Answering::of(target), Duration::ZERO)
         } else {
             return self.reject(id, format!("no answer {target} is in progress"));
-        }
-        (self.emit)(Event::Accepted { id });
-        let nothing = GenerationEnd {
-            n_tokens: 0,
-            reason: StopReason::Cancelled,
-            message: String::new(),
         };
-        (self.emit)(generated(
-            &Answering::of(target),
-            Ok(nothing),
-            Duration::ZERO,
-        ));
+        (self.emit)(Event::Accepted { id });
+        (self.emit)(generated(&answering, Ok(cancelled()), now));
     }
 
     fn reject(&mut self, id: CommandId, why: String) {
         (self.emit)(Event::Rejected { id, why });
+    }
+}
+
+/// The end of an answer of which nothing is written.
+fn cancelled() -> GenerationEnd {
+    GenerationEnd {
+        n_tokens: 0,
+        reason: StopReason::Cancelled,
+        message: String::new(),
     }
 }
 

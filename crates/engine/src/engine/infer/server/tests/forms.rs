@@ -105,6 +105,16 @@ fn an_answer_whose_form_is_being_made_can_be_cancelled() {
     assert_eq!(texts(&events, 2), "c");
 }
 
+#[test]
+fn an_answer_whose_form_is_being_made_ends_with_the_engine() {
+    let before = vec![formed(1, "f", 1), detach(2)];
+    let events = served_with_forms(1, before, |_, _, _| {});
+    assert_eq!(
+        reason(&events, 1),
+        Some((StopReason::Cancelled, String::new()))
+    );
+}
+
 /// A thread that makes a form cannot be stopped: whoever asks and cancels, again and again, would have had one for each.
 #[test]
 fn a_form_waits_for_the_thread_of_one_that_was_cancelled() {
