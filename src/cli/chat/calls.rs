@@ -59,20 +59,20 @@ impl Calls {
         self.reader.take().map_or_else(Vec::new, CallReader::finish)
     }
 
-    /// Calls of a whole answer in their order; `number` makes them differ from those of other turns.
-    pub fn of(&self, answer: &str, number: usize) -> (String, Vec<Call>) {
+    /// The text of a whole answer, which is turn number `turn`, and its calls in their order.
+    pub fn of(&self, answer: &str, turn: usize) -> (String, Vec<Call>) {
         let Some(format) = self.format else {
             return (answer.into(), Vec::new());
         };
         let (text, calls) = read_all(format, &self.tools, answer);
-        let numbered = calls.into_iter().zip(number..);
-        let calls = numbered.map(|(call, at)| call.numbered(at)).collect();
-        (text, calls)
+        let calls = calls.into_iter().enumerate();
+        let numbered = calls.map(|(at, call)| call.numbered(turn, at));
+        (text, numbered.collect())
     }
 
-    /// The turn of an answer in the conversation; its calls wait for results.
-    pub fn turn(&mut self, answer: &str, number: usize) -> Turn {
-        let (text, calls) = self.of(answer, number);
+    /// An answer as turn number `at` of the conversation; its calls wait for results.
+    pub fn turn(&mut self, answer: &str, at: usize) -> Turn {
+        let (text, calls) = self.of(answer, at);
         self.results.clear();
         self.asked = calls;
         // What is no call stays as it was written.
@@ -143,8 +143,8 @@ mod tests {
         let turn = calls.turn(CALLS, 2);
         assert_eq!(turn.content, "Both.");
         let said = json!([
-            {"type": "function", "id": "call00002", "function": {"name": "add", "arguments": {"a": 1}}},
-            {"type": "function", "id": "call00003", "function": {"name": "now", "arguments": {}}},
+            {"type": "function", "id": "call00200", "function": {"name": "add", "arguments": {"a": 1}}},
+            {"type": "function", "id": "call00201", "function": {"name": "now", "arguments": {}}},
         ]);
         assert_eq!(turn.extra["tool_calls"], said);
         assert_eq!(calls.answer("3"), Answered::Next("now".into()));
@@ -156,7 +156,7 @@ mod tests {
             .map(|t| (t.role.as_str(), t.content.as_str()))
             .collect();
         assert_eq!(words, [("tool", "3"), ("tool", "noon")]);
-        assert_eq!(turns[1].extra["tool_call_id"], "call00003");
+        assert_eq!(turns[1].extra["tool_call_id"], "call00201");
         assert_eq!(calls.waits(), None);
         calls.take_back();
         assert_eq!(calls.waits(), Some("add"));

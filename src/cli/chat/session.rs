@@ -355,7 +355,7 @@ impl<'a, W: Write> ChatSession<'a, W> {
                 self.calls.take_back();
             }
             false => {
-                let turn = self.calls.turn(&answer.text, before);
+                let turn = self.calls.turn(&answer.text, self.turns.len());
                 self.turns.push(turn);
                 self.say_who_waits();
             }

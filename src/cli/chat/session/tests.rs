@@ -346,8 +346,6 @@ fn talk(link: &mut Link, adapters: Vec<String>) -> ChatSession<'_, Vec<u8>> {
         in_use: None,
         link,
         out: Vec::new(),
-        calls: Calls::default(),
-        last: None,
         flow: Flow::new(None),
         options: ChatOptions::default(),
         converses: true,
@@ -613,8 +611,17 @@ fn a_call_is_shown_as_one_and_its_result_goes_back() {
         json: true,
         ..ChatOptions::default()
     };
-    let heard = talked(Some("t"), answers(3)[..1].to_vec(), json, &["where?"]);
-    let object: Value = serde_json::from_str(&heard.out).unwrap();
+    let heard = talked(Some("t"), answers(3), json, &["where?", "/tool x"]);
+    let object: Value = serde_json::from_str(heard.out.lines().next().unwrap()).unwrap();
     assert_eq!(object["text"], call);
     assert_eq!(object["tool_calls"][0]["function"]["name"], "find");
+    // Under the id by which the model has it.
+    let Command::Generate {
+        prompt: Prompt::WithTools { messages, .. },
+        ..
+    } = &heard.asked[1]
+    else {
+        panic!("{:?}", heard.asked);
+    };
+    assert_eq!(messages[1].extra["tool_calls"], object["tool_calls"]);
 }

@@ -27,8 +27,22 @@ impl Template {
         self.marks().into_iter().filter_map(count).collect()
     }
 
+    /// Whether a text holds what this template writes: one of its markers, or what it puts behind a user's turn, as `[/INST]`.
+    pub(in crate::data) fn has_written(&self, text: &str) -> bool {
+        const SAID: &str = "what a user says";
+        let turn = [Message::new("user", SAID)];
+        let rendered = self.render(&turn, None, GenerationPrompt::With);
+        let rendered = rendered.unwrap_or_default();
+        let behind = rendered.rsplit_once(SAID).map(|(_, behind)| behind.trim());
+        let marks = self.marks();
+        let known = marks.iter().map(String::as_str).chain(behind);
+        known
+            .filter(|mark| !mark.is_empty())
+            .any(|mark| text.contains(mark))
+    }
+
     /// The markers in a short rendered conversation.
-    pub(in crate::data) fn marks(&self) -> Vec<String> {
+    fn marks(&self) -> Vec<String> {
         let turns = ["system", "user", "assistant"].map(|role| Message::new(role, "a"));
         let render = |turns: &[Message]| self.render(turns, None, GenerationPrompt::With);
         // Some know no system turn.
@@ -82,6 +96,25 @@ pub(in crate::data) fn marks_in(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::chat::BUILTIN;
+
+    /// Only marks such as `<|user|>` were known: prompts that other templates had written were taken for plain texts.
+    #[test]
+    fn what_a_template_wrote_is_known_by_its_marks() {
+        let own = "{% for m in messages %}### {{ m.role }}:\n{{ m.content }}\n{% endfor %}### assistant:\n";
+        let own = Template::from_jinja("t", own).unwrap();
+        let builtin = BUILTIN.iter().map(|b| Template::builtin(b.name).unwrap());
+        for template in builtin.chain([own]) {
+            let turn = [Message::new("user", "say it")];
+            let written = template.render(&turn, None, GenerationPrompt::With);
+            assert!(
+                template.has_written(&written.unwrap()),
+                "{}",
+                template.name()
+            );
+            assert!(!template.has_written("say it: "), "{}", template.name());
+        }
+    }
 
     #[test]
     fn marks_that_a_vocabulary_lacks_are_named_with_their_tokens() {

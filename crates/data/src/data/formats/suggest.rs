@@ -207,7 +207,9 @@ pub fn unread(sample: &[Record], prompt: &str) -> Vec<String> {
 
 /// Columns with text in the rows of the sample; a few cells may be empty.
 fn common(sample: &[Record]) -> Vec<&str> {
-    let Some(first) = sample.first() else {
+    // The first of those with the most: a cell of any row may be empty, also of the first.
+    let fullest = sample.iter().rev();
+    let Some(fullest) = fullest.max_by_key(|row| texts(&row.fields).count()) else {
         return Vec::new();
     };
     let has = |row: &&Record, name: &str| texts(&row.fields).any(|other| other == name);
@@ -215,7 +217,7 @@ fn common(sample: &[Record]) -> Vec<&str> {
         let rows = sample.iter().filter(|row| has(row, name)).count();
         rows * 10 >= sample.len() * 9
     };
-    texts(&first.fields).filter(mostly).collect()
+    texts(&fullest.fields).filter(mostly).collect()
 }
 
 fn named(columns: &[&str]) -> Option<Suggestion> {
@@ -312,9 +314,13 @@ mod tests {
         // One empty cell among many says nothing of the column.
         let mut many = vec![r#"{"My question": "q", "Agent Reply": "a"}"#; 40];
         many.push(r#"{"My question": "", "Agent Reply": "a"}"#);
-        let found = suggest(&rows(&many)).map(|found| found.words());
         let words = "instruction from My question, response from Agent Reply";
-        assert_eq!(found.as_deref(), Some(words));
+        for _ in 0..2 {
+            let found = suggest(&rows(&many)).map(|found| found.words());
+            assert_eq!(found.as_deref(), Some(words));
+            // Nor does it as the first.
+            many.reverse();
+        }
         // Beside a prompt, a column of any name is no answer.
         let two = [r#"{"question": "q", "remark": "a"}"#];
         assert_eq!(suggest_answers(&rows(&two)), None);

@@ -218,8 +218,7 @@ impl Tokenizing<'_> {
         else {
             return false;
         };
-        let marks = template.marks();
-        !marks.iter().any(|mark| prompt.contains(mark.as_str()))
+        !template.has_written(prompt)
     }
 
     /// How many examples and tokens a source has.

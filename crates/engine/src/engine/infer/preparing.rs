@@ -9,7 +9,7 @@ use std::thread::{Builder, JoinHandle};
 pub(super) struct Pending(JoinHandle<Result<Box<dyn Constraint>, String>>);
 
 impl Pending {
-    /// Begins to make it. Dropping this leaves the work to its end, of which nobody hears.
+    /// Begins to make it. The work cannot be stopped: dropping this leaves it to its end, of which nobody hears.
     ///
     /// # Errors
     /// No thread can be started.

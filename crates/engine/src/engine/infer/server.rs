@@ -35,6 +35,7 @@ pub fn serve(
         clock,
         waiting: VecDeque::new(),
         preparing: Vec::new(),
+        abandoned: Vec::new(),
         rows: (0..model.rows()).map(|_| None).collect(),
         open: true,
     };
@@ -54,6 +55,10 @@ pub fn serve(
                 server.end(row, Ok(end));
             }
         }
+    }
+    for preparing in std::mem::take(&mut server.preparing) {
+        let now = clock.elapsed();
+        (server.emit)(generated(&preparing.answering, Ok(cancelled()), now));
     }
 }
 
@@ -113,6 +118,8 @@ struct InferenceServer<'a> {
     clock: &'a dyn Clock,
     waiting: VecDeque<Queued>,
     preparing: Vec<Preparing>,
+    /// Forms of cancelled answers, whose threads cannot be stopped.
+    abandoned: Vec<Pending>,
     rows: Vec<Option<Answering>>,
     open: bool,
 }
@@ -140,7 +147,8 @@ impl InferenceServer<'_> {
             None => false,
             Some(Queued::Adapter(..)) => is_idle,
             Some(Queued::Prompt(asked)) => {
-                let has_row = self.begun().count() < self.rows.len();
+                let has_row = self.begun().count() < self.rows.len()
+                    && (!has_form(&asked.wanted) || self.has_thread());
                 let is_together = !must_be_alone(&asked.wanted)
                     && !self.begun().any(|answering| answering.is_alone);
                 has_row && (is_idle || is_together)
@@ -148,7 +156,14 @@ impl InferenceServer<'_> {
         }
     }
 
+    /// Whether one more form may be made: not more at once than there are rows, however many answers were cancelled.
+    fn has_thread(&self) -> bool {
+        let abandoned = self.abandoned.iter().filter(|form| !form.is_made());
+        self.preparing.len() + abandoned.count() < self.rows.len()
+    }
+
     fn begin_next(&mut self, model: &mut dyn TextModel) {
+        self.abandoned.retain(|form| !form.is_made());
         self.begin_prepared(model);
         while self.open && self.may_begin(|wanted| model.must_be_alone(wanted)) {
             match self.waiting.pop_front() {
@@ -167,12 +182,13 @@ impl InferenceServer<'_> {
         let is_made = |preparing: &Preparing| preparing.form.is_made();
         while let Some(at) = self.preparing.iter().position(is_made) {
             let Preparing {
-                answering,
+                mut answering,
                 reading,
                 sampling,
                 wanted,
                 form,
             } = self.preparing.remove(at);
+            answering.read_from = self.clock.elapsed();
             let row = form
                 .made()
                 .and_then(|form| model.begin(&reading, &sampling, &wanted, Some(form)));
@@ -182,7 +198,9 @@ impl InferenceServer<'_> {
 
     /// Blocks until something is asked for, or a form may be there.
     fn wait(&mut self) {
-        let heard = match self.preparing.is_empty() {
+        // Where nothing is written, what waits does so for a form that was given up.
+        let is_idle = self.preparing.is_empty() && self.waiting.is_empty();
+        let heard = match is_idle {
             true => self
                 .inbox
                 .recv()
@@ -365,29 +383,38 @@ impl InferenceServer<'_> {
             answering.is_cancelled = true;
             return (self.emit)(Event::Accepted { id });
         }
-        let waiting = self.waiting.len() + self.preparing.len();
-        self.waiting.retain(|queued| queued.id() != target);
-        self.preparing
-            .retain(|preparing| preparing.answering.id != target);
-        if self.waiting.len() + self.preparing.len() == waiting {
+        let is_it = |preparing: &Preparing| preparing.answering.id == target;
+        let (answering, now) = if let Some(at) = self.preparing.iter().position(is_it) {
+            let preparing = self.preparing.remove(at);
+            self.abandoned.push(preparing.form);
+            (preparing.answering, self.clock.elapsed())
+        } else if let Some(at) = self.waiting.iter().position(|p| p.id() == target) {
+            self.waiting.remove(at);
+            (Answering::of(target), Duration::ZERO)
+        } else {
             return self.reject(id, format!("no answer {target} is in progress"));
-        }
-        (self.emit)(Event::Accepted { id });
-        let nothing = GenerationEnd {
-            n_tokens: 0,
-            reason: StopReason::Cancelled,
-            message: String::new(),
         };
-        (self.emit)(generated(
-            &Answering::of(target),
-            Ok(nothing),
-            Duration::ZERO,
-        ));
+        (self.emit)(Event::Accepted { id });
+        (self.emit)(generated(&answering, Ok(cancelled()), now));
     }
 
     fn reject(&mut self, id: CommandId, why: String) {
         (self.emit)(Event::Rejected { id, why });
     }
+}
+
+/// The end of an answer of which nothing is written.
+fn cancelled() -> GenerationEnd {
+    GenerationEnd {
+        n_tokens: 0,
+        reason: StopReason::Cancelled,
+        message: String::new(),
+    }
+}
+
+/// Whether a thread makes its form.
+fn has_form(wanted: &Wanted) -> bool {
+    wanted.json_schema.is_some() || wanted.calls.is_some()
 }
 
 impl Answering {

@@ -101,8 +101,8 @@ impl<'a> Function<'a> {
         })
     }
 
-    /// The schema of its arguments: that of an object, which has no further properties than those that are named, unless the
-    /// definition says that it may.
+    /// The schema of its arguments: that of an object, which has no further properties than those that are named, be it none, unless
+    /// the definition says that it may.
     ///
     /// # Errors
     /// A sentence: the schema is not that of an object.
@@ -123,10 +123,7 @@ impl<'a> Function<'a> {
                 ));
             }
         }
-        let has_names = schema
-            .get("properties")
-            .and_then(Value::as_object)
-            .is_some_and(|named| !named.is_empty());
+        let has_names = schema.get("properties").is_some_and(Value::is_object);
         let names_more = [
             "additionalProperties",
             "patternProperties",
@@ -246,6 +243,9 @@ mod tests {
         let closed = arguments(json!({"properties": x})).unwrap();
         assert_eq!(closed["additionalProperties"], false);
         assert_eq!(closed["type"], "object");
+        // What libraries write for a function without parameters.
+        let nothing = arguments(json!({"type": "object", "properties": {}})).unwrap();
+        assert_eq!(nothing["additionalProperties"], false);
         for open in [
             json!({"type": "object", "properties": x, "additionalProperties": {"type": "integer"}}),
             json!({"type": "object", "properties": x, "allOf": [{"properties": {"y": {}}}]}),

@@ -43,7 +43,7 @@ fn write(callable: &Callable) -> Result<Grammar, String> {
         Grammar::line_break(),
         callable.any(|function| function.object("arguments"))?,
         Grammar::line_break(),
-        Grammar::text(END),
+        Grammar::Mark(END),
     ]);
     let further = vec![Grammar::line_break(), Grammar::Mark(START), call.clone()];
     Ok(callable.repeated(call, Grammar::All(further)))

@@ -5,6 +5,8 @@ use serde_json::{Map, Value, json};
 
 /// Values that are longer are written part by part, in columns.
 const ON_A_LINE: usize = 60;
+/// Ids of calls differ from turn to turn where no answer has more of them.
+const CALLS_OF_A_TURN: usize = 100;
 /// Columns that a part stands further in than its whole.
 const INDENT: usize = 2;
 
@@ -26,8 +28,10 @@ impl Call {
         lines
     }
 
-    /// The same with an id, which templates want that write one: nine letters and digits, as Mistral's do.
-    pub fn numbered(mut self, number: usize) -> Call {
+    /// The same with an id, which templates want that write one: nine letters and digits, as Mistral's do. It is that of call number
+    /// `at` of turn number `turn`.
+    pub fn numbered(mut self, turn: usize, at: usize) -> Call {
+        let number = CALLS_OF_A_TURN * turn + at;
         self.id
             .get_or_insert_with(|| format!("call{:05}", number % 100_000));
         self
@@ -161,11 +165,11 @@ stops:
             ..call
         };
         assert_eq!(broken.lines(), [line(0, "[1")]);
-        let call = broken.numbered(7);
-        assert_eq!(call.id.as_deref(), Some("call00007"));
+        let call = broken.numbered(3, 7);
+        assert_eq!(call.id.as_deref(), Some("call00307"));
         assert_eq!(
             json!(call.result_fields()),
-            json!({"name": "plan", "tool_call_id": "call00007"})
+            json!({"name": "plan", "tool_call_id": "call00307"})
         );
     }
 }

@@ -2,27 +2,31 @@
 //! and `~` of a name as `~1` and `~0`. What is named so gets a definition of its own, with a name that needs neither.
 
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const DEFINITIONS: &str = "$defs";
+/// Values of a schema with its new definitions: each reference may copy a large part of it.
+const MOST_VALUES: usize = 1 << 20;
 
 /// The schema with such definitions.
 ///
 /// # Errors
-/// A sentence: a reference leads to nothing.
+/// A sentence: a reference leads to nothing, or all of them to too much.
 pub(super) fn followed(schema: &Value) -> Result<Value, String> {
+    let mut moving = Moving {
+        schema,
+        names: BTreeMap::new(),
+        taken: BTreeSet::new(),
+        waiting: Vec::new(),
+        values: 0,
+    };
     let mut moved = schema.clone();
-    let mut names = BTreeMap::new();
-    rename(&mut moved, schema, &mut names)?;
+    moving.rename(&mut moved)?;
     // What is moved may refer to more.
     let mut definitions = Map::new();
-    while let Some((pointer, name)) = names
-        .iter()
-        .find(|(_, name)| !definitions.contains_key(name.as_str()))
-        .map(|(pointer, name)| (pointer.clone(), name.clone()))
-    {
+    while let Some((pointer, name)) = moving.waiting.pop() {
         let mut target = schema.pointer(&pointer).cloned().unwrap_or_default();
-        rename(&mut target, schema, &mut names)?;
+        moving.rename(&mut target)?;
         definitions.insert(name, target);
     }
     if let Value::Object(map) = &mut moved
@@ -38,41 +42,63 @@ pub(super) fn followed(schema: &Value) -> Result<Value, String> {
     Ok(moved)
 }
 
-/// Replaces the references that need it; `names` are those of the definitions, by pointer.
-fn rename(
-    value: &mut Value,
-    schema: &Value,
-    names: &mut BTreeMap<String, String>,
-) -> Result<(), String> {
-    match value {
-        Value::Object(map) => {
-            if let Some(Value::String(reference)) = map.get_mut("$ref")
-                && let Some(pointer) = reference.strip_prefix('#').filter(|p| p.contains('~'))
-            {
-                if schema.pointer(pointer).is_none() {
-                    return Err(format!("`$ref`: `{reference}` leads to nothing"));
-                }
-                let name = names
-                    .entry(pointer.to_string())
-                    .or_insert_with(|| name_of(pointer, schema));
-                *reference = format!("#/{DEFINITIONS}/{name}");
-            }
-            map.values_mut()
-                .try_for_each(|value| rename(value, schema, names))
-        }
-        Value::Array(all) => all
-            .iter_mut()
-            .try_for_each(|value| rename(value, schema, names)),
-        _ => Ok(()),
-    }
+struct Moving<'a> {
+    schema: &'a Value,
+    /// Of the new definitions, by pointer.
+    names: BTreeMap<String, String>,
+    /// The same names: two pointers may ask for one.
+    taken: BTreeSet<String>,
+    /// Pointers and names of those that are not copied yet.
+    waiting: Vec<(String, String)>,
+    /// Seen so far.
+    values: usize,
 }
 
-/// A name that no definition has, near to the one that is written: errors show it.
-fn name_of(pointer: &str, schema: &Value) -> String {
-    let inner = pointer.strip_prefix("/$defs/").unwrap_or(pointer);
-    let mut name = inner.trim_start_matches('/').replace('/', ".");
-    while schema[DEFINITIONS].get(&name).is_some() {
-        name.push('~');
+impl Moving<'_> {
+    /// Replaces the references that need it.
+    fn rename(&mut self, value: &mut Value) -> Result<(), String> {
+        self.values += 1;
+        if self.values > MOST_VALUES {
+            return Err(
+                "too many values, together with those that references lead to: split it".into(),
+            );
+        }
+        match value {
+            Value::Object(map) => {
+                if let Some(Value::String(reference)) = map.get_mut("$ref")
+                    && let Some(pointer) = reference.strip_prefix('#').filter(|p| p.contains('~'))
+                {
+                    let name = self.name(pointer)?;
+                    *reference = format!("#/{DEFINITIONS}/{name}");
+                }
+                map.values_mut().try_for_each(|value| self.rename(value))
+            }
+            Value::Array(all) => all.iter_mut().try_for_each(|value| self.rename(value)),
+            _ => Ok(()),
+        }
     }
-    name
+
+    /// The name of the definition of what a pointer leads to.
+    fn name(&mut self, pointer: &str) -> Result<String, String> {
+        if let Some(name) = self.names.get(pointer) {
+            return Ok(name.clone());
+        }
+        if self.schema.pointer(pointer).is_none() {
+            return Err(format!("`$ref`: `#{pointer}` leads to nothing"));
+        }
+        let name = self.new_name(pointer);
+        self.names.insert(pointer.into(), name.clone());
+        self.waiting.push((pointer.into(), name.clone()));
+        Ok(name)
+    }
+
+    /// A name that no definition has, near to the one that is written: errors show it.
+    fn new_name(&mut self, pointer: &str) -> String {
+        let inner = pointer.strip_prefix("/$defs/").unwrap_or(pointer);
+        let mut name = inner.trim_start_matches('/').replace('/', ".");
+        while self.schema[DEFINITIONS].get(&name).is_some() || !self.taken.insert(name.clone()) {
+            name.push('~');
+        }
+        name
+    }
 }

@@ -196,3 +196,32 @@ fn references_may_lead_to_names_with_slashes() {
     let inner = why(inner);
     assert!(inner.contains("$defs.x~1y"), "{inner}");
 }
+
+#[test]
+fn definitions_of_references_are_their_own_and_not_too_many() {
+    // Both would be named `a.b~1c`.
+    let schema = json!({
+        "type": "object",
+        "properties": {"p": {"$ref": "#/$defs/a.b~1c"}, "q": {"$ref": "#/$defs/a/b~1c"}},
+        "required": ["p", "q"],
+        "additionalProperties": false,
+        "$defs": {"a.b/c": {"type": "integer"}, "a": {"b/c": {"type": "string"}}},
+    });
+    assert!(has_form(&schema, r#"{"p": 1, "q": "u"}"#));
+    assert!(!has_form(&schema, r#"{"p": 1, "q": 1}"#));
+    // A tilde by itself is read as one, so that many pointers lead to the same large part.
+    let pointer = |n: usize| -> String {
+        (0..11)
+            .map(|bit| if n >> bit & 1 == 1 { "~0" } else { "~" })
+            .collect()
+    };
+    let all: Vec<Value> = (0..1 << 11)
+        .map(|n| json!({"$ref": format!("#/$defs/{}", pointer(n))}))
+        .collect();
+    let many: Vec<usize> = (0..1_000).collect();
+    let mut schema = json!({"anyOf": all, "$defs": {}});
+    schema["$defs"]["~".repeat(11)] = json!({"enum": many});
+    let (_, forms, _) = forms();
+    let why = forms.json(&schema).err().unwrap();
+    assert!(why.contains("too many values"), "{why}");
+}

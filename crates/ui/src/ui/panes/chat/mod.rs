@@ -286,6 +286,8 @@ impl ChatPane {
             return Vec::new();
         }
         self.wake();
+        // They are of calls that are forgotten.
+        self.results.clear();
         for column in &mut self.columns {
             column.forget_from(last);
         }

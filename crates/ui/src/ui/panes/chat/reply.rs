@@ -9,9 +9,6 @@ use serde_json::Value;
 /// Bytes kept of one text; a model that never stops must not fill the memory.
 const MAX_BYTES: usize = 256 << 10;
 
-/// Ids of calls differ from turn to turn where an answer has no more calls.
-const CALLS: usize = 100;
-
 /// How far an answer has come.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
@@ -137,7 +134,9 @@ impl Reply {
     /// The same, each with an id, of answer number `turn`.
     pub fn numbered_calls(&self, tools: &[Value], turn: usize) -> Vec<Call> {
         let calls = self.calls(tools).into_iter().enumerate();
-        calls.map(|(at, call)| call.numbered(CALLS * turn + at)).collect()
+        calls
+            .map(|(at, call)| call.numbered(turn, at))
+            .collect()
     }
 
     /// As the turn of a conversation: calls are such, and what is none stays as it was written.

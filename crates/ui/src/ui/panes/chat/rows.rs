@@ -89,16 +89,15 @@ fn answered(
         (_, false) => text.push(&said, Meaning::Accent),
     }
     // Colours are those of tokens, of which a call has many.
-    let parts = match look.heat {
-        Heat::Off if column.converses() => reply.parts(tools),
-        _ => Vec::new(),
-    };
+    let by_parts = matches!(look.heat, Heat::Off) && column.converses();
     let mut from = 0;
-    for mark in reply.marks.iter().filter(|_| parts.is_empty()) {
+    for mark in reply.marks.iter().filter(|_| !by_parts) {
         text.push(&reply.text[from..mark.end], look.heat.meaning(mark));
         from = mark.end;
     }
-    for part in parts {
+    // None as long as all that is written may be a call.
+    let parts = by_parts.then(|| reply.parts(tools));
+    for part in parts.into_iter().flatten() {
         match part {
             Part::Text(part) => text.push(&part, Meaning::Text),
             Part::Call(call) => {

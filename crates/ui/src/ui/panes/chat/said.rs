@@ -28,7 +28,11 @@ impl Said {
         match self {
             Said::Text(_) => Said::Text(text),
             Said::Results(old) => {
-                Said::Results(text.splitn(old.len(), '\n').map(String::from).collect())
+                let mut results: Vec<String> =
+                    text.splitn(old.len(), '\n').map(String::from).collect();
+                // Each call keeps a result.
+                results.resize(old.len(), String::new());
+                Said::Results(results)
             }
         }
     }
@@ -55,7 +59,8 @@ pub enum Resulted {
 impl ChatPane {
     /// The function whose call waits for a result, with its number and how many there are.
     pub fn waiting_call(&self) -> Option<(String, usize, usize)> {
-        if self.answering() {
+        // A turn that is being changed is no result of the last answers' calls.
+        if self.answering() || self.editing.is_some() {
             return None;
         }
         let at = self.results.len();
@@ -65,7 +70,8 @@ impl ChatPane {
             let calls = reply.calls(&self.conversation.tools.definitions);
             Some((calls.get(at)?.name.clone(), calls.len()))
         };
-        let columns = self.focused().into_iter().chain(&self.columns);
+        // Of several with as many calls the last counts: the focused one.
+        let columns = self.columns.iter().chain(self.focused());
         let (name, n) = columns.filter_map(of).max_by_key(|(_, n)| *n)?;
         Some((name, at + 1, n))
     }
@@ -84,6 +90,7 @@ impl ChatPane {
             return Resulted::Not("type the result of the tool call first");
         }
         self.results.push(text);
+        self.recalled = None;
         self.input.clear();
         if at < n {
             let next = self.waiting_call().map(|(name, ..)| name);

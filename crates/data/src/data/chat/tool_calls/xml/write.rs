@@ -23,7 +23,7 @@ pub(super) fn calls(callable: &Callable) -> Result<Grammar, String> {
         Grammar::text(FUNCTION),
         callable.any(call)?,
         Grammar::text(format!("{FUNCTION_END}\n")),
-        Grammar::text(END),
+        Grammar::Mark(END),
     ]);
     let further = vec![Grammar::line_break(), Grammar::Mark(START), call.clone()];
     Ok(callable.repeated(call, Grammar::All(further)))

@@ -85,3 +85,73 @@ fn a_call_is_no_text_and_not_shown_while_it_is_written() {
     begun.text.truncate("Both.\n<tool_call>\n{\"na".len());
     assert_eq!(begun.parts(&tools), [crate::data::chat::tool_calls::Part::Text("Both.".into())]);
 }
+
+#[test]
+fn an_answer_that_begins_with_a_call_shows_nothing_of_it_before_it_is_whole() {
+    let mut chat = with_tools(&[Some("chatml")]);
+    say(&mut chat, "add");
+    let prompted = Event::Prompted {
+        command: 1,
+        text: "rendered".into(),
+        prompt_tokens: 10,
+        tool_calls: Some("hermes".into()),
+    };
+    let whole = "<tool_call>\n{\"name\": \"now\"}\n</tool_call>";
+    let theme = crate::ui::theme::Theme::ansi();
+    let keymap = crate::ui::keymap::Keymap::embedded();
+    let look = rows::Look {
+        theme: &theme,
+        keymap: &keymap,
+        width: 80,
+        heat: Heat::Off,
+        shows_prompt: false,
+    };
+    let shown = |chat: &ChatPane| {
+        let rows = rows::rows(&chat.columns[0], &chat.conversation, look, 50);
+        rows.iter()
+            .map(|row| row.to_string() + "\n")
+            .collect::<String>()
+    };
+    chat.sent(Slot(1), Ok(1));
+    chat.apply(Slot(1), &prompted, UnixMillis(50));
+    let (begun, rest) = whole.split_at(20);
+    chat.apply(Slot(1), &token(1, begun), UnixMillis(100));
+    assert!(!shown(&chat).contains("tool_call"), "{}", shown(&chat));
+    chat.apply(Slot(1), &token(1, rest), UnixMillis(150));
+    chat.apply(Slot(1), &done(1, StopReason::Stop), UnixMillis(200));
+    assert!(shown(&chat).contains("call now"), "{}", shown(&chat));
+}
+
+#[test]
+fn results_of_calls_that_are_forgotten_are_dropped() {
+    let mut chat = with_tools(&[Some("chatml")]);
+    say(&mut chat, "add and look");
+    called(&mut chat, 1, 1, CALL);
+    chat.field().set("3");
+    assert_eq!(
+        chat.give_result(UnixMillis(0)),
+        Resulted::Next("now".into())
+    );
+    chat.resend(UnixMillis(0));
+    called(&mut chat, 1, 2, CALL);
+    assert_eq!(chat.waiting_call(), Some(("add".into(), 1, 2)));
+    // Nor is a turn that is being changed a result.
+    chat.edit();
+    assert_eq!(chat.waiting_call(), None);
+    chat.stop();
+    // Fewer lines than results leave the last ones empty.
+    for text in ["3", "noon"] {
+        chat.field().set(text);
+        chat.give_result(UnixMillis(0));
+    }
+    called(&mut chat, 1, 3, "3, at noon.");
+    chat.edit();
+    chat.field().set("4");
+    let sent = chat.send(UnixMillis(0));
+    let Prompt::WithTools { messages, .. } = prompt(&sent[0]) else {
+        panic!("{sent:?}");
+    };
+    let results = messages.iter().filter(|turn| turn.role == "tool");
+    let results: Vec<&str> = results.map(|turn| turn.content.as_str()).collect();
+    assert_eq!(results, ["4", ""]);
+}
