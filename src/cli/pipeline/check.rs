@@ -78,7 +78,7 @@ impl Faults {
 
     /// Whether a stage starts from a model that would have to be downloaded for a file at fault.
     pub fn waits_for_a_download(&self, train: &Train, cx: &Context) -> bool {
-        let lacks = |word: &str| !model_ref::absent_for_spec(word, &train.words(), cx).is_empty();
+        let lacks = |word: &str| model_ref::would_download(word, &train.words(), cx);
         self.in_file && train.spec.as_str().is_some_and(lacks)
     }
 
