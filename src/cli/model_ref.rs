@@ -278,21 +278,31 @@ fn failed(word: &str, error: &HubError) -> Failure {
     }
 }
 
+/// The hub models that a spec refers to and the cache lacks.
+fn absent_for_spec(target: &str, set: &[String], cx: &Context) -> Vec<String> {
+    let hub = HubConfig::from_env(&cx.env);
+    let mut words = crate::spec::hub_models(target, set, &cx.spec_sources());
+    words.retain(|word| {
+        let cache = hub.cache.as_deref();
+        let cached = cache.and_then(|cache| models::cached(cache, word));
+        cached.is_none_or(|at| !at.is_file() && hf::Weights::open(&at).is_err())
+    });
+    words
+}
+
+/// Whether [`pull_for_spec`] would download a model, rather than find it or call it a file that is missing here.
+pub fn would_download(target: &str, set: &[String], cx: &Context) -> bool {
+    let is_file =
+        |word: &String| models::hub_model(word).is_some_and(|model| is_file_here(word, &model));
+    !absent_for_spec(target, set, cx).iter().all(is_file)
+}
+
 /// Downloads the hub models that a spec refers to before it is loaded.
 ///
 /// # Errors
 /// As [`pull`].
 pub fn pull_for_spec(target: &str, set: &[String], cx: &Context) -> anyhow::Result<()> {
-    for word in crate::spec::hub_models(target, set, &cx.spec_sources()) {
-        let hub = HubConfig::from_env(&cx.env);
-        let cached = hub
-            .cache
-            .as_deref()
-            .and_then(|cache| models::cached(cache, &word));
-        let whole = cached.is_some_and(|at| at.is_file() || hf::Weights::open(&at).is_ok());
-        if whole {
-            continue;
-        }
+    for word in absent_for_spec(target, set, cx) {
         if models::hub_model(&word).is_some_and(|model| is_file_here(&word, &model)) {
             return Err(absent_here(&word).into());
         }

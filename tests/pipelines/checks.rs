@@ -128,6 +128,32 @@ stages:
     assert!(!place.dir.path().join("runs").exists());
 }
 
+/// A model was downloaded for a file with a misspelt key; where it could not be, faults of later stages were hidden.
+#[test]
+fn nothing_is_downloaded_for_a_file_at_fault() {
+    let place = Place::new(
+        "name: mine
+stages:
+  - {name: tuned, train: sft-lora, set: {train.from: nobody/none, lora.r: 4}}
+  - {name: more, train: smoke, from: scratch, set: {max_stps: 2}}
+  - {name: rep, report: {format: pdf}}
+",
+    );
+    let mut command = place.command(&["train", "mine.yaml", "--dry-run"]);
+    let refused = command.env("HF_HUB_OFFLINE", "1").output().unwrap();
+    assert_eq!(code(&refused), 2, "{}", out(&refused));
+    let printed = err(&refused);
+    for words in [
+        "3 problems in the pipeline:",
+        "unknown key `lora.r`",
+        "did you mean max_steps?",
+        "neither html nor md",
+    ] {
+        assert!(printed.contains(words), "{words}: {printed}");
+    }
+    assert!(!printed.contains("nobody/none"), "{printed}");
+}
+
 /// After an hour of training its base, the chat stage failed at its first row, and unread data were on the disk.
 #[test]
 fn conversations_without_a_template_in_a_future_base_are_rejected_before_the_first_stage() {

@@ -6,7 +6,7 @@ use crate::base::paths::expand_home;
 use crate::base::text::one_line;
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::tokenizer::{KINDS, Planned};
-use crate::cli::{Context, eval, export};
+use crate::cli::{Context, eval, export, model_ref};
 use crate::engine::export::{ExportError, PEFT};
 use crate::pipeline::{
     Export, Fault, Pipeline, PipelineError, Places, Train, TrainTokenizer, Work,
@@ -22,6 +22,8 @@ pub struct Faults {
     found: Vec<(usize, Fault)>,
     /// The stages that have one.
     stages: HashSet<String>,
+    /// The file itself has some: it has to be mended, and nothing is downloaded until then.
+    in_file: bool,
 }
 
 impl Faults {
@@ -48,6 +50,7 @@ impl Faults {
 
     /// Adds what is wrong with the file, and its stages that cannot be looked at.
     pub fn unread(&mut self, faults: Vec<(usize, Fault)>, stages: Vec<String>) {
+        self.in_file = !faults.is_empty();
         self.found.splice(0..0, faults);
         self.stages.extend(stages);
     }
@@ -71,6 +74,12 @@ impl Faults {
 
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
+    }
+
+    /// Whether a stage starts from a model that would have to be downloaded for a file at fault.
+    pub fn waits_for_a_download(&self, train: &Train, cx: &Context) -> bool {
+        let lacks = |word: &str| model_ref::would_download(word, &train.words(), cx);
+        self.in_file && train.spec.as_str().is_some_and(lacks)
     }
 
     /// Whether every stage can be looked at.

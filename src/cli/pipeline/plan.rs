@@ -97,7 +97,9 @@ pub fn plan(
             }
             Work::Eval(_) | Work::Export(_) | Work::Report(_) if is_over => continue,
             Work::Train(train)
-                if faults.has(&stage.name) || planner.rests_on_a_fault(at, train, faults) =>
+                if faults.has(&stage.name)
+                    || planner.rests_on_a_fault(at, train, faults)
+                    || faults.waits_for_a_download(train, cx) =>
             {
                 if !faults.has(&stage.name) && !is_over {
                     for (key, failure) in check::of_its_words(train, cx) {

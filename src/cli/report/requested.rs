@@ -12,7 +12,7 @@ pub fn marked(asked: &str, spec: &str) -> String {
     };
     let is_asked = |path: &str| {
         let said = at(&request, path);
-        said.is_some() && said == at(&resolved, path)
+        said.is_some_and(|said| at(&resolved, path).is_some_and(|taken| is_same(said, taken)))
     };
     annotated(spec, |path| is_asked(path).then(|| "asked for".to_string()))
 }
@@ -28,9 +28,10 @@ pub fn read(asked: &str, spec: &str) -> String {
     annotated(asked, |path| {
         let said = at(&request, path)?;
         let taken = at(&resolved, path);
-        // `rope: {}` leaves its settings open.
+        // `rope: {}` leaves its settings open, and null the value.
         let open = said.as_object().is_some_and(serde_json::Map::is_empty);
-        let kept = taken == Some(said) || (open && taken.is_some());
+        let kept = taken.is_some_and(|taken| open || is_same(said, taken));
+        let kept = kept || said.is_null();
         let replaced = starts && is_the_models(path) && !kept;
         replaced.then(|| match taken {
             Some(Value::Object(_) | Value::Array(_)) | None => {
@@ -39,6 +40,17 @@ pub fn read(asked: &str, spec: &str) -> String {
             Some(value) => format!("not used: the start model has {value}"),
         })
     })
+}
+
+/// Whether two values mean the same: a request's `0` is `0.0` in a spec.
+fn is_same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
+        }
+        (a, b) => a == b,
+    }
 }
 
 /// The value of a dotted path.
@@ -95,6 +107,17 @@ mod tests {
                 "    char: {}  # not used: the start model has its own"
             ]
         );
+        // Whole numbers of a request are fractions in a spec, and null says nothing.
+        let asked =
+            "model:\n  dropout: 0\n  vocab_size: null\ntrain:\n  from: m.gguf\n  clip_norm: 1\n";
+        let spec =
+            "model:\n  dropout: 0.0\n  vocab_size: 512\ntrain:\n  from: m.gguf\n  clip_norm: 1.0\n";
+        assert!(!read(asked, spec).contains("not used"));
+        let text = marked(asked, spec);
+        for words in ["dropout: 0.0  # asked for", "clip_norm: 1.0  # asked for"] {
+            assert!(text.contains(words), "{text}");
+        }
+        assert!(!text.contains("512  #"), "{text}");
         // From random weights the request is the run's.
         let scratch = SPEC.replace("from: m.gguf", "from: null");
         assert!(!read(ASKED, &scratch).contains("not used"));

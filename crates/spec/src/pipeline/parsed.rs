@@ -1,6 +1,6 @@
 //! A pipeline's file as far as it can be read: what is wrong with one stage hides nothing of the others.
 
-use super::config::{Before, Wrong, is_name, one, trains, without_unknown};
+use super::config::{Before, STAGES, Wrong, is_name, one, trains, without_unknown};
 use super::{Fault, Pipeline, PipelineError, Places, Report, Stage, StageModel, Train, Work};
 use crate::base::json;
 use crate::spec::yaml;
@@ -27,7 +27,6 @@ struct RawPipeline {
     stages: Vec<Value>,
 }
 
-const STAGES: &str = super::config::STAGES;
 /// The keys of a pipeline.
 const TOP: [&str; 3] = ["name", "about", STAGES];
 

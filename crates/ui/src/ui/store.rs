@@ -91,7 +91,8 @@ impl Store {
     /// Whether the pipeline of a listed run stands still and goes on with it or behind it.
     pub fn continues(&self, run: &RunSummary) -> bool {
         let stage = self.stages.get(&run.created_as);
-        let steps_left = run.status != RunStatus::Finished || run.has_steps_left();
+        // As on its page: one that `eval.patience` ended is completed.
+        let steps_left = run.status != RunStatus::Finished;
         let ended = run.status != RunStatus::Live;
         ended && stage.is_some_and(|stage| stage.continues(steps_left))
     }

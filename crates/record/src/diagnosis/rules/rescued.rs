@@ -42,7 +42,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         None => return None,
     };
     let signals = vec![Signal::of(metric::TRAIN_LOSS, state.skipped as f64, evidence).at(at)];
-    // Each rescue lowers the rate: what it was before the first is what the person left it at.
+    // The rate that the newest rescue lowered is the one that the run diverged at.
     let lr = rescued.map(|rescue| rescue.lr.0).or_else(|| view.lr());
     let (cause, fix) = match raised(view, lr) {
         Some((own, lr)) => (

@@ -127,8 +127,16 @@ pub fn readable<'a>(text: &'a str, theme: &Theme) -> Cow<'a, str> {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len());
+    let mut depth = 0_usize;
     for c in text.chars() {
         match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match c {
+            // A product, as in `√(2 · n)`: parts of a line are not in parentheses.
+            '·' if depth > 0 => shown.push('*'),
             // One sign alone would say that the one is greater than the other.
             '→' => shown.push_str("->"),
             '≥' => shown.push_str(">="),
@@ -345,8 +353,9 @@ mod tests {
         // `?2 0.999` names no coefficient.
         assert_eq!(
             readable("β₂ 0.999, 0.02 / √(2 · n)", &theme),
-            "beta2 0.999, 0.02 / sqrt(2 - n)"
+            "beta2 0.999, 0.02 / sqrt(2 * n)"
         );
+        assert_eq!(readable("1.5 (a) · 2", &theme), "1.5 (a) | 2");
         let words = [word("a → b", Meaning::Text)];
         let mut buffer = Buffer::empty(Rect::new(0, 0, 8, 1));
         draw_right(&mut buffer, 8, 0, 8, &words, &theme);

@@ -130,6 +130,34 @@ fn home_continues_a_pipeline_from_the_run_of_its_stage() {
     assert!(bench.effects.iter().any(goes_on), "{:?}", bench.effects);
 }
 
+/// The page of the run continued the pipeline, and the same key on Home trained a done stage past its end.
+#[test]
+fn home_continues_a_pipeline_behind_a_run_that_its_patience_ended() {
+    let mut early = runs().remove(1);
+    early.step = 700;
+    assert!(early.has_steps_left());
+    let of = StageOf {
+        pipeline: "speedrun".into(),
+        stage: "chat".into(),
+        number: 2,
+        n_stages: 5,
+        is_over: true,
+        standing: PipelineStatus::Halted {
+            resume: "llmtui train --resume speedrun-abcd".into(),
+        },
+        next: Some("rl".into()),
+        live: None,
+        outputs: Vec::new(),
+    };
+    let mut bench = Bench::new();
+    bench.msg(Msg::Stages([(early.created_as.clone(), of)].into()));
+    let store = &bench.app.store;
+    assert!(store.continues(&early));
+    // What was stopped and left out of the pipeline trains on alone.
+    early.status = RunStatus::Stopped;
+    assert!(!store.continues(&early));
+}
+
 /// The page named the stage that trains, and no key led there.
 #[test]
 fn a_key_opens_the_stage_that_trains_now() {

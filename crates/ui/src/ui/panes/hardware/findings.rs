@@ -25,7 +25,10 @@ pub fn title(view: &MachineView, theme: &Theme) -> Vec<Word> {
         let n = view.count(status);
         if n > 0 {
             let name = names[usize::from(n > 1)];
-            words.push(word(format!("{} ", theme.glyphs().point), Meaning::Muted));
+            words.push(word(
+                format!("{} ", theme.glyphs().separator),
+                Meaning::Muted,
+            ));
             words.push(word(format!("{n} {name} "), meaning));
         }
     }
