@@ -133,7 +133,7 @@ fn a_dead_engine_is_reported_by_diagnose_and_named_by_resume() {
     assert_eq!(code, 4);
     let resume = format!("llmtui resume {}", run.id());
     assert!(
-        out.contains("died at step 0") && out.contains(&resume),
+        out.contains("crashed at step 0") && out.contains(&resume),
         "{out}"
     );
     let (_, out, _) = llmtui(dir.path(), &["diagnose", "mine", "--json"]);

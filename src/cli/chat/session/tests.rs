@@ -1,6 +1,5 @@
 //! A conversation with a scripted engine.
 
-use super::super::calls::Calls;
 use super::*;
 use crate::base::clock::UnixMillis;
 use crate::wire::{Envelope, Num, VERSION};
@@ -350,6 +349,8 @@ fn talk(link: &mut Link, adapters: Vec<String>) -> ChatSession<'_, Vec<u8>> {
         options: ChatOptions::default(),
         converses: true,
         turns: Vec::new(),
+        calls: Calls::default(),
+        last: None,
         context: 64,
         kv_cache: None,
         notes: Vec::new(),

@@ -19,6 +19,9 @@ use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+/// What errors begin with that the form causes while a text is written.
+pub(super) const UNFOLLOWED: &str = "the form of the answer cannot be followed";
+
 /// Longest error of the parser that is shown, in characters.
 const MAX_ERROR: usize = 400;
 
@@ -209,7 +212,7 @@ impl Constraint for Form {
             .compute_mask_or_eos()
             .map_err(|e| explained(&e))?;
         if allowed.is_zero() {
-            return Err("no token of the vocabulary goes on in the form that was asked for".into());
+            return Err(explained(&"no token of the vocabulary goes on in it"));
         }
         for (id, logit) in (0..).zip(logits) {
             if !allowed.is_allowed(id) {
@@ -228,10 +231,7 @@ impl Constraint for Form {
 }
 
 fn explained(error: &impl std::fmt::Display) -> String {
-    format!(
-        "the form of the answer cannot be followed: {}",
-        short(&error.to_string())
-    )
+    format!("{UNFOLLOWED}: {}", short(&error.to_string()))
 }
 
 /// The parser's error in its first [`MAX_ERROR`] characters; in other words where its own are about its inside.

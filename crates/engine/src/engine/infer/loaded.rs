@@ -2,7 +2,7 @@
 
 use super::adapters::Adapters;
 use super::conventions::{AllConventions, Conventions};
-use super::form::FormOf;
+use super::form::{FormOf, UNFOLLOWED};
 use super::written::{AnswerText, Written};
 use super::{FormWork, GenerationEnd, NoAnswer, Progress, RenderedPrompt, TextModel};
 use crate::base::child::Child;
@@ -577,7 +577,12 @@ fn unknown_calls() -> String {
 }
 
 fn cannot_compute(error: candle_core::Error) -> NoAnswer {
-    NoAnswer::Broken(format!("the model cannot compute: {}", error_text(error)))
+    let why = error_text(error);
+    // Who asked for the form can ask for another one.
+    match why.find(UNFOLLOWED) {
+        Some(at) => NoAnswer::Refused(why[at..].to_owned()),
+        None => NoAnswer::Broken(format!("the model cannot compute: {why}")),
+    }
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let state = view.state;
     if state.orphaned {
         let text = format!(
-            "died at step {}: its log has no end and no process is training this run",
+            "crashed at step {}: its log has no end and no process is training this run",
             human::grouped(state.step)
         );
         return Some(Finding::fail(

@@ -103,11 +103,6 @@ fn rows_without_a_token_and_marks_in_texts_are_forbidden() {
     assert!(number.accept(tokenizer.id("a").unwrap()).is_err());
 }
 
-fn an_object_of(n: usize) -> Value {
-    let integer = |i: usize| (format!("property{i}"), json!({"type": "integer"}));
-    json!({"type": "object", "properties": (0..n).map(integer).collect::<serde_json::Map<_, _>>()})
-}
-
 #[test]
 fn schemas_that_cannot_be_used_say_why_and_where() {
     let (tokenizer, forms, _) = forms();
@@ -145,14 +140,6 @@ fn schemas_that_cannot_be_used_say_why_and_where() {
         (
             json!({"properties": {"a": {"$ref": "#/$defs/gone"}}}),
             "cannot be used: properties.a: ",
-        ),
-        (
-            json!({"$ref": "#"}),
-            "its root: no value has this form: it refers to itself",
-        ),
-        (
-            an_object_of(3_000),
-            "it allows too many things in one place",
         ),
     ] {
         let why = forms.json(&schema).err().unwrap();
@@ -224,4 +211,33 @@ fn definitions_of_references_are_their_own_and_not_too_many() {
     let (_, forms, _) = forms();
     let why = forms.json(&schema).err().unwrap();
     assert!(why.contains("too many values"), "{why}");
+}
+
+#[test]
+fn forms_that_no_text_can_follow_say_so() {
+    let (tokenizer, forms, vocab_size) = forms();
+    let integer = |i: usize| (format!("property{i}"), json!({"type": "integer"}));
+    let properties: serde_json::Map<_, _> = (0..3_000).map(integer).collect();
+    for (schema, why) in [
+        (json!({"$ref": "#"}), "it refers to itself without end"),
+        (
+            json!({"type": "object", "properties": properties}),
+            "it allows too many things in one place",
+        ),
+    ] {
+        let mut form = match forms.json(&schema) {
+            Ok(form) => form,
+            Err(refused) => {
+                assert!(refused.contains(why), "{refused}");
+                continue;
+            }
+        };
+        let step = |id: u32| {
+            form.mask(&mut vec![1.0; vocab_size])?;
+            form.accept(id)
+        };
+        let ids = tokenizer.encode("{\"property1\": 1").unwrap();
+        let said = ids.into_iter().try_for_each(step).unwrap_err();
+        assert!(said.starts_with(UNFOLLOWED) && said.contains(why), "{said}");
+    }
 }

@@ -142,7 +142,7 @@ mod tests {
     use crate::base::finding::Finding;
     use crate::diagnosis::diagnose;
 
-    /// `✓ LEARNING ✗ engine the engine died at step 82: its log has no end and no pr…`
+    /// `✓ LEARNING ✗ engine crashed at step 82: its log has no end and no pr…`
     #[test]
     fn of_a_run_without_an_engine_its_death_and_the_key_that_resumes_it_stand_there() {
         let (area, theme) = (Rect::new(0, 0, 80, 1), Theme::ansi());
