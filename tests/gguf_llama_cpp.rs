@@ -19,7 +19,7 @@ use llmtui::nn::generate::{Continuing, WhenFull, generate};
 use llmtui::nn::mixer::{GatedDeltaNetConfig, MixerConfig, ShortConvConfig};
 use llmtui::nn::mlp::MlpConfig;
 use llmtui::nn::norm::NormConfig;
-use llmtui::nn::position::PositionConfig;
+use llmtui::nn::position::{PositionConfig, ScalingConfig};
 use llmtui::nn::{KvPrecision, Model, ModelConfig, MoeConfig};
 use sha2::{Digest, Sha256};
 use std::ops::ControlFlow;
@@ -32,7 +32,7 @@ fn oracle(name: &str) -> PathBuf {
 }
 
 /// Folders of tests/oracle/families, as transformers wrote them.
-const FAMILIES: [&str; 24] = [
+const FAMILIES: [&str; 33] = [
     "gpt2",
     "llama",
     "llama3",
@@ -57,6 +57,15 @@ const FAMILIES: [&str; 24] = [
     "qwen3_moe",
     "lfm2",
     "qwen3_5",
+    "qwen2_moe",
+    "qwen3_next",
+    "olmoe",
+    "granitemoe",
+    "lfm2_moe",
+    "granite_shared",
+    "granite_hybrid",
+    "granite_hybrid_attention",
+    "deepseek_v2",
 ];
 
 /// A file to write, and the tolerance between llama.cpp's logits and ours.
@@ -143,12 +152,36 @@ fn without_window(name: &str) -> Case {
         sliding_window: None,
         ..from.model.config().clone()
     };
-    let mut model = Model::new(&config, 0, &Device::Cpu).unwrap();
-    hf::read_weights(&oracle("families").join(name), &mut model).unwrap();
     Case {
         name: format!("{name}_whole"),
-        model,
+        model: with_weights(name, &config),
         ids: transformers(name).0,
+        ..from
+    }
+}
+
+fn with_weights(name: &str, config: &ModelConfig) -> Model {
+    let mut model = Model::new(config, 0, &Device::Cpu).unwrap();
+    hf::read_weights(&oracle("families").join(name), &mut model).unwrap();
+    model
+}
+
+/// The weights of a model with latent attention in one that llama.cpp computes: it knows one weight of YaRN's logarithm, and one
+/// epsilon for all norms, those of latent vectors too.
+fn one_epsilon(name: &str) -> Case {
+    let from = family(name);
+    let mut config = from.model.config().clone();
+    if let PositionConfig::Rope(rope) = &mut config.position
+        && let Some(ScalingConfig::Yarn(yarn)) = &mut rope.scaling
+    {
+        yarn.mscale = yarn.mscale_all_dim;
+    }
+    if let (NormConfig::RmsNorm(norm), Some(mla)) = (&mut config.norm, &config.mla) {
+        norm.eps = mla.norm_eps;
+    }
+    Case {
+        name: format!("{name}_usual"),
+        model: with_weights(name, &config),
         ..from
     }
 }
@@ -269,6 +302,7 @@ const MIXTURES: [&str; 9] = [
 fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = FAMILIES.into_iter().map(family).collect();
     cases.extend(["mistral", "phi3"].map(without_window));
+    cases.extend(["deepseek_v3", "deepseek_v3_one_group", "glm4_moe_lite"].map(one_epsilon));
     // llama.cpp rounds the other input of a matmul too: to f16 or bf16, or to eight bits in blocks of 32 (of 256 for Q4_K and Q5_K).
     // So do we, for eight bits; but a value between two codes is rounded either way depending on its last bit, and after a few
     // matmuls the two are as far from each other as either is from what it rounds.
