@@ -421,3 +421,24 @@ pub fn is_plain(config: &ModelConfig) -> bool {
             .as_ref()
             .is_none_or(|moe| has_plain_experts(config) && moe.shared_d_ff.is_none())
 }
+
+/// Blocks behind those of the model, which predict tokens further ahead.
+const AHEAD: &str = "nextn_predict_layers";
+
+/// Of `n_layer` blocks of a file those of the model.
+///
+/// # Errors
+/// A sentence: none is left.
+pub(super) fn without_ahead(name: &str, keys: Keys, n_layer: usize) -> Result<usize, String> {
+    let ahead = keys.count_if(AHEAD)?.unwrap_or(0);
+    let left = n_layer.checked_sub(ahead).filter(|n| *n > 0);
+    left.ok_or_else(|| format!("{name}.{AHEAD} is {ahead} of {n_layer} blocks: none is left"))
+}
+
+/// Whether the tensor is of a block behind those of the model.
+pub(super) fn is_behind(tensor: &str, n_layer: usize) -> bool {
+    let block = tensor
+        .strip_prefix("blk.")
+        .and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());
+    block.is_some_and(|block| block >= n_layer)
+}

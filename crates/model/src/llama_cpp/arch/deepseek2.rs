@@ -34,7 +34,7 @@ impl Architecture for DeepSeek2 {
                 "deepseek2.{TEMPERATURE}: attention whose queries grow with their positions is not supported"
             ));
         }
-        let n_layer = keys.count("block_count")?;
+        let n_layer = common::without_ahead(self.name(), keys, keys.count("block_count")?)?;
         let rope_dim = keys.count("rope.dimension_count")?;
         let length = |key: &str| match keys.count_if(&format!("attention.{key}_mla"))? {
             Some(n) => Ok(n),
@@ -65,10 +65,14 @@ impl Architecture for DeepSeek2 {
             position: PositionConfig::Rope(rope(keys, seen, rope_dim)?),
             norm: common::rms(keys.number(RMS_EPS)?, false),
             mlp: MlpConfig::SwiGlu(Default::default()),
-            moe: experts(keys, n_layer)?,
+            moe: experts(keys, n_layer, seen.vocab_size)?,
             tie_embeddings: !seen.has_head,
             ..ModelConfig::default()
         })
+    }
+
+    fn leaves_out(&self, tensor: &str, n_layer: usize) -> bool {
+        common::is_behind(tensor, n_layer)
     }
 
     fn write(&self, config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
@@ -182,11 +186,17 @@ fn write_rope(rope: &RopeConfig, keys: &mut OwnKeys) -> Option<()> {
     Some(())
 }
 
-fn experts(keys: Keys, n_layer: usize) -> Result<Option<MoeConfig>, String> {
+/// GLM-4.7-Flash, of which some files do not say that its scores are sigmoids; llama.cpp goes by the same numbers.
+fn is_glm_flash(n_layer: usize, vocab_size: usize) -> bool {
+    matches!(n_layer, 47 | 48) && vocab_size == 154_880
+}
+
+fn experts(keys: Keys, n_layer: usize, vocab_size: usize) -> Result<Option<MoeConfig>, String> {
     let Some(n_expert) = keys.count_if("expert_count")?.filter(|n| *n > 0) else {
         return Ok(None);
     };
     let scoring = match keys.count_if(SCORING)?.unwrap_or(0) {
+        0 if is_glm_flash(n_layer, vocab_size) => Scoring::Sigmoid,
         0 | SOFTMAX => Scoring::Softmax,
         SIGMOID => Scoring::Sigmoid,
         other => {

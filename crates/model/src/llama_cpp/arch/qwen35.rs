@@ -41,8 +41,6 @@ const EVERY: usize = 4;
 const INTERVAL: &str = "full_attention_interval";
 /// Blocks without attention, one flag each.
 const RECURRENT: &str = "attention.recurrent_layers";
-/// Blocks behind those of the model.
-const AHEAD: &str = "nextn_predict_layers";
 const CONV_LEN: &str = "ssm.conv_kernel";
 const KEY_DIM: &str = "ssm.state_size";
 const KEY_HEADS: &str = "ssm.group_count";
@@ -56,14 +54,7 @@ impl Architecture for Qwen35 {
 
     fn read(&self, keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
         let config = common::read_normed(keys, seen, common::rms(keys.number(RMS_EPS)?, true))?;
-        let ahead = keys.count_if(AHEAD)?.unwrap_or(0);
-        let n_layer = config.n_layer.checked_sub(ahead).filter(|n| *n > 0);
-        let n_layer = n_layer.ok_or_else(|| {
-            format!(
-                "{}.{AHEAD} is {ahead} of {} blocks: none is left",
-                self.name, config.n_layer
-            )
-        })?;
+        let n_layer = common::without_ahead(self.name, keys, config.n_layer)?;
         let every = keys.count_if(INTERVAL)?.unwrap_or(EVERY).max(1);
         let has_attention = match keys.flags_if(RECURRENT) {
             Some(flags) => match flags.get(..n_layer) {
@@ -194,9 +185,6 @@ impl Architecture for Qwen35 {
     }
 
     fn leaves_out(&self, tensor: &str, n_layer: usize) -> bool {
-        let block = tensor
-            .strip_prefix("blk.")
-            .and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());
-        block.is_some_and(|block| block >= n_layer)
+        common::is_behind(tensor, n_layer)
     }
 }

@@ -303,6 +303,32 @@ fn files_of_deepseek2_have_the_keys_that_llama_cpp_requires() {
     }
 }
 
+/// As some files of GLM-4.7-Flash: a block behind the model's, and no key for how scores are computed.
+#[test]
+fn a_glm_flash_has_sigmoid_scores_and_leaves_its_last_block_out() {
+    let mut config = ModelConfig {
+        n_layer: 47,
+        n_head: 2,
+        d_model: 16,
+        d_ff: Some(8),
+        vocab_size: Some(154_880),
+        tie_embeddings: true,
+        ..latent(true)
+    };
+    let moe = config.moe.as_mut().unwrap();
+    (moe.d_ff, moe.shared_d_ff) = (Some(8), Some(8));
+    let bytes = bytes_of(&config);
+    let bare = |keys: &mut Vec<(String, crate::gguf::Value)>| {
+        let unsigned = |n| Some(crate::gguf::Value::Unsigned(n));
+        set(keys, "deepseek2.expert_gating_func", None);
+        set(keys, "deepseek2.block_count", unsigned(48));
+        set(keys, "deepseek2.nextn_predict_layers", unsigned(1));
+    };
+    let read = opened(&with(&bytes, bare, &["blk.47.nextn.enorm.weight"])).unwrap();
+    assert_eq!(Ok(&read), opened(&bytes).as_ref());
+    assert_eq!(read.moe.unwrap().scoring, Scoring::Sigmoid);
+}
+
 /// Models of Mistral in such files, which would be read as others that compute without it.
 #[test]
 fn queries_that_grow_with_positions_are_refused() {
