@@ -172,6 +172,48 @@ pub(super) fn widened<'a>(
     }
 }
 
+/// The values of `range` as f32, copied.
+pub(super) fn copy(x: Values, range: std::ops::Range<usize>, to: &mut [f32]) {
+    match x.range(range) {
+        Values::F32(x) => to.copy_from_slice(x),
+        Values::Bf16(x) => widen(x, to),
+    }
+}
+
+multiversion! {
+    /// `to` = `from`, as `to` is stored.
+    pub(super) fn store<N: Number>(to: &mut [N], from: &[f32]) {
+        for (to, &from) in to.iter_mut().zip(from) {
+            *to = N::narrow(from);
+        }
+    }
+}
+
+/// `sum` = the bias of a convolution, before its taps are added.
+pub(super) fn begin(bias: Option<&[f32]>, sum: &mut [f32]) {
+    match bias {
+        Some(bias) => sum.copy_from_slice(bias),
+        None => sum.fill(0.0),
+    }
+}
+
+/// `tail` (k−1, `channels`), the last values of a text, oldest first, becomes that after `rows` further ones, of which `value` writes
+/// those that are kept.
+pub(super) fn append(
+    tail: &mut [f32],
+    channels: usize,
+    rows: usize,
+    mut value: impl FnMut(usize, &mut [f32]),
+) {
+    let kept = tail.len() / channels;
+    let new = rows.min(kept);
+    tail.copy_within(new * channels.., 0);
+    let last = tail[(kept - new) * channels..].chunks_exact_mut(channels);
+    for (row, to) in (rows - new..rows).zip(last) {
+        value(row, to);
+    }
+}
+
 multiversion! {
     fn widen<N: Number>(x: &[N], to: &mut [f32]) {
         for (to, x) in to.iter_mut().zip(x) {

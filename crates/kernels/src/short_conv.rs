@@ -1,7 +1,9 @@
 //! The gated short convolution of LFM2 (Liquid AI 2025, arXiv 2511.23404): c ∘ (conv(b ∘ x) + bias), with a causal depthwise
 //! convolution over the last few tokens of a document. The backward recomputes it: nothing is kept but the input.
 
-use super::causal_conv::{Ring, Taps, join_taps, later, product, reach, widened, with_taps};
+use super::causal_conv::{
+    Ring, Taps, append, begin, join_taps, later, product, reach, widened, with_taps,
+};
 use super::matmul::Accumulation;
 use super::numbers::{Number, Values, ValuesMut};
 use super::positions::Positions;
@@ -92,13 +94,10 @@ pub fn forward_after(conv: ShortConv, state: &mut [f32], wide: Values, out: Valu
             ValuesMut::Bf16(out) => forward_of(conv, taps, before, wide, out),
         }
     });
-    let new = rows.min(kept);
-    state.copy_within(new * channels.., 0);
-    let tail = state.len() - new * channels;
     with_scratch(3 * channels, |buffer| {
-        for (i, value) in state[tail..].chunks_exact_mut(channels).enumerate() {
-            gated(wide, rows - new + i, channels, buffer, value);
-        }
+        append(state, channels, rows, |row, value| {
+            gated(wide, row, channels, buffer, value);
+        });
     });
 }
 
@@ -139,21 +138,13 @@ fn forward_of<N: Number>(conv: ShortConv, taps: Taps, before: Before, wide: Valu
             for (i, out) in out.chunks_exact_mut(channels).enumerate() {
                 let row = first + i;
                 value(row + kept, &mut ring, buffer);
-                begin(conv, sum);
+                begin(conv.bias, sum);
                 taps.add(&ring, row + kept, reach(row), sum);
                 let c = (row * 3 + 1) * channels..(row * 3 + 2) * channels;
                 product(out, widened(wide, c, buffer), sum);
             }
         });
     });
-}
-
-/// `sum` = the bias.
-fn begin(conv: ShortConv, sum: &mut [f32]) {
-    match conv.bias {
-        Some(bias) => sum.copy_from_slice(bias),
-        None => sum.fill(0.0),
-    }
 }
 
 /// Gradients with respect to the parameters, unless they are frozen.
@@ -260,7 +251,7 @@ impl Backward<'_> {
                 next = next.max(row + later + 1);
                 gated(wide, row, channels, buffer, values.at_mut(row));
                 let reach = reach(self.positions, len, row);
-                begin(self.conv, sum);
+                begin(self.conv.bias, sum);
                 self.taps.add(&values, row, reach, sum);
                 let (db, rest) = dwide.split_at_mut(channels);
                 let (dc, dx) = rest.split_at_mut(channels);

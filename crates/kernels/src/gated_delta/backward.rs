@@ -5,13 +5,12 @@
 use super::block::{KeyRows, Part, Segment, Source, gated_norm_backward, normalize_backward};
 use super::chunk::{self, CHUNK, Gradients, Saved};
 use super::{GatedDelta, Kept, SEGMENT, Sizes};
-use crate::causal_conv::{Ring, Taps, join_taps, silu_backward};
+use crate::causal_conv::{Ring, Taps, join_taps, silu_backward, store, widened};
 use crate::lanes::scratch::{Carver, with_scratch};
 use crate::matmul::Accumulation;
 use crate::numbers::{Number, Values, ValuesMut};
 use crate::positions::Positions;
 use crate::reduce::{add_part, join};
-use crate::simd::multiversion;
 use crate::threads::{self, SharedSlice};
 use std::cell::Cell;
 use std::ops::Range;
@@ -481,7 +480,7 @@ impl<N: Number> Task<'_, N> {
             let dz = &mut scratch.row[..dv];
             source.copy(row, z..z + dv, dz);
             let from = row * sizes.values() + head * dv;
-            let dout = crate::causal_conv::widened(self.dout, from..from + dv, scratch.other_row);
+            let dout = widened(self.dout, from..from + dv, scratch.other_row);
             let (o, to) = (&scratch.o[columns.clone()], &mut scratch.doutputs[columns]);
             gated_norm_backward(to, o, dz, net.gain, net.eps, dout, scratch.dgain);
             store(self.dwide(row, z..z + dv), dz);
@@ -540,14 +539,6 @@ impl<N: Number> Task<'_, N> {
         for (row, u) in rows.zip(u.chunks_exact_mut(width)) {
             let from = row * sizes.values() + head * dv;
             u[..dv].copy_from_slice(&self.kept.updates[from..from + dv]);
-        }
-    }
-}
-
-multiversion! {
-    fn store<N: Number>(to: &mut [N], from: &[f32]) {
-        for (to, &from) in to.iter_mut().zip(from) {
-            *to = N::narrow(from);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::chunk::{self, CHUNK, Gates, Keys, Shape};
 use super::{GatedDelta, LENGTH_EPS, SEGMENT};
-use crate::causal_conv::{Ring, Taps, later, reach, silu, widened};
+use crate::causal_conv::{Ring, Taps, copy, later, reach, silu, widened};
 use crate::lanes::scratch::Carver;
 use crate::math::{EXP_END, exp, sigmoid, softplus, sum1, sum2};
 use crate::numbers::{Number, Values};
@@ -100,12 +100,7 @@ impl<'a> Source<'a> {
     /// Copies columns of a row of the input as f32.
     pub fn copy(&self, row: usize, columns: Range<usize>, to: &mut [f32]) {
         let from = row * self.net.sizes.wide();
-        match self.wide.range(from + columns.start..from + columns.end) {
-            Values::F32(x) => to.copy_from_slice(x),
-            x => {
-                widened(x, 0..x.len(), to);
-            }
-        }
+        copy(self.wide, from + columns.start..from + columns.end, to);
     }
 
     /// Gates of value head `head`: the share of the state that remains, and β, of up to a chunk of rows.

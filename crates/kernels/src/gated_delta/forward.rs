@@ -4,6 +4,7 @@
 use super::block::{KeyRows, Part, Segment, Source, gated_norm};
 use super::chunk::{self, CHUNK, Token};
 use super::{GatedDelta, Keep, SEGMENT};
+use crate::causal_conv::{append, copy};
 use crate::lanes::scratch::with_scratch;
 use crate::numbers::{Number, Values, ValuesMut};
 use crate::positions::Positions;
@@ -71,14 +72,10 @@ pub fn forward_after(net: GatedDelta, state: State, wide: Values, out: ValuesMut
         ValuesMut::F32(out) => forward_of(source, out, None, Some(state.heads)),
         ValuesMut::Bf16(out) => forward_of(source, out, None, Some(state.heads)),
     }
-    let new = rows.min(kept);
-    state.conv.copy_within(new * channels.., 0);
-    let last = state.conv[(kept - new) * channels..].chunks_exact_mut(channels);
-    for (row, to) in (rows - new..rows).zip(last) {
+    append(state.conv, channels, rows, |row, to| {
         let from = row * sizes.wide();
-        let x = wide.range(from..from + channels);
-        to.copy_from_slice(&x.as_f32());
-    }
+        copy(wide, from..from + channels, to);
+    });
 }
 
 fn forward_of<N: Number>(

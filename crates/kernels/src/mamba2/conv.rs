@@ -2,7 +2,7 @@
 
 use super::{Mamba2, Sizes};
 use crate::causal_conv::{
-    Ring, Taps, join_taps, later, reach, silu, silu_backward, widened, with_taps,
+    Ring, Taps, begin, copy, join_taps, later, reach, silu, silu_backward, store, with_taps,
 };
 use crate::lanes::scratch::{Carver, with_scratch};
 use crate::matmul::Accumulation;
@@ -58,22 +58,9 @@ impl Source<'_> {
 
     /// `sum` = the convolution at row `at − kept`.
     fn sum(&self, taps: Taps, ring: &Ring, at: usize, sum: &mut [f32]) {
-        match self.net.conv_bias {
-            Some(bias) => sum.copy_from_slice(bias),
-            None => sum.fill(0.0),
-        }
+        begin(self.net.conv_bias, sum);
         let row = at + 1 - self.sizes().conv_len;
         taps.add(ring, at, self.reach(row), sum);
-    }
-}
-
-/// Copies values as f32.
-pub fn copy(x: Values, range: Range<usize>, to: &mut [f32]) {
-    match x.range(range) {
-        Values::F32(x) => to.copy_from_slice(x),
-        x => {
-            widened(x, 0..x.len(), to);
-        }
     }
 }
 
@@ -207,12 +194,5 @@ impl<N: Number> Backward<'_, N> {
                 add_part(dc, &part[n..]);
             }
         }
-    }
-}
-
-/// `to` = `from`, as it is stored.
-pub fn store<N: Number>(to: &mut [N], from: &[f32]) {
-    for (to, &from) in to.iter_mut().zip(from) {
-        *to = N::narrow(from);
     }
 }

@@ -2,9 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::chunk::{self, Gates, Keys, Token};
-use super::conv::{self, Source, copy};
+use super::conv::{self, Source};
 use super::head::Mixed;
 use super::{Buffers, CHUNK, Mamba2, Part, norm};
+use crate::causal_conv::{append, copy};
 use crate::lanes::scratch::with_scratch;
 use crate::numbers::{Values, ValuesMut};
 use crate::positions::Positions;
@@ -56,13 +57,10 @@ pub fn forward_after(net: Mamba2, state: State, wide: Values, buffers: Buffers, 
         tail: Some(state.conv),
     };
     passes(source, buffers, out, Some(state.heads));
-    let new = rows.min(kept);
-    state.conv.copy_within(new * channels.., 0);
-    let last = state.conv[(kept - new) * channels..].chunks_exact_mut(channels);
-    for (row, to) in (rows - new..rows).zip(last) {
+    append(state.conv, channels, rows, |row, to| {
         let from = row * sizes.wide() + sizes.inner();
         copy(wide, from..from + channels, to);
-    }
+    });
 }
 
 fn passes(source: Source, buffers: Buffers, out: ValuesMut, heads: Option<&mut [f32]>) {

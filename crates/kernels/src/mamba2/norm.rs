@@ -1,8 +1,8 @@
 //! RMSNorm of y ∘ SiLU(z) over the features of each group, and its backward.
 
 use super::Mamba2;
-use super::conv::{copy, store};
 use crate::causal_conv::widened;
+use crate::causal_conv::{copy, store};
 use crate::lanes::scratch::{Carver, with_scratch};
 use crate::math::{EXP_END, exp, sum1, sum2};
 use crate::matmul::Accumulation;

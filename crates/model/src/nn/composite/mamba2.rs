@@ -50,27 +50,16 @@ impl Decoder<'_> {
         }
         let rate = self.leaves.get(spans.a_log)?.exp()?;
         let keep = dt.broadcast_mul(&rate)?.neg()?.exp()?;
-        let mut state = match past.state.take() {
-            Some(state) => state,
-            None => Tensor::zeros(
-                (batch_size, heads, net.state_dim, net.head_dim),
-                h.dtype(),
-                h.device(),
-            )?,
-        };
-        let mut outs = Vec::with_capacity(seq_len);
-        for t in 0..seq_len {
-            let at = |x: &Tensor| x.narrow(1, t, 1)?.squeeze(1);
-            let (b, c, x) = (at(&b)?.unsqueeze(3)?, at(&c)?.unsqueeze(3)?, at(&x)?);
-            let keep = at(&keep)?.broadcast_mul(&at(&begins)?)?;
-            state = state.broadcast_mul(&keep.unsqueeze(2)?.unsqueeze(3)?)?;
-            let new = x.broadcast_mul(&at(&dt)?.unsqueeze(2)?)?;
-            state = (state + b.broadcast_mul(&new.unsqueeze(2)?)?)?;
-            outs.push(state.broadcast_mul(&c)?.sum(2)?);
-        }
-        past.state = Some(state);
+        let keep = keep.broadcast_mul(&begins)?;
+        let y = past.recur(&keep, [net.state_dim, net.head_dim], |at, state| {
+            let (b, c) = (at(&b)?.unsqueeze(3)?, at(&c)?.unsqueeze(3)?);
+            let new = at(&x)?.broadcast_mul(&at(&dt)?.unsqueeze(2)?)?;
+            let state = (state + b.broadcast_mul(&new.unsqueeze(2)?)?)?;
+            let y = state.broadcast_mul(&c)?.sum(2)?;
+            Ok((state, y))
+        })?;
         let passed = x.broadcast_mul(&self.leaves.get(spans.d)?.reshape((heads, 1))?)?;
-        let y = (Tensor::stack(&outs, 1)? + passed)?.reshape((batch_size, seq_len, inner))?;
+        let y = (y + passed)?.reshape((batch_size, seq_len, inner))?;
         let y = (y * activation::composite(Activation::Silu, &z?)?)?;
         let (gain, eps) = (self.leaves.get(spans.norm)?, self.config.norm.eps());
         let gains = gain.chunk(groups, 0)?;

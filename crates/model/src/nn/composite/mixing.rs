@@ -36,6 +36,40 @@ pub(super) struct BlockPast {
     pub(super) state: Option<Tensor>,
 }
 
+/// Takes the current token's slice of a tensor (B, T, …): (B, …).
+pub(super) type At<'a> = dyn Fn(&Tensor) -> Result<Tensor> + 'a;
+
+impl BlockPast {
+    /// Carries a matrix per head, of `shape`, from token to token. `keep` (B, T, heads) is the share of it that remains, 0 where a
+    /// document begins; then `step` gives the next one, (B, heads, shape), and the token's output, (B, heads, shape's last).
+    /// Returns all outputs, (B, T, heads, shape's last).
+    pub(super) fn recur(
+        &mut self,
+        keep: &Tensor,
+        shape: [usize; 2],
+        step: impl Fn(&At, Tensor) -> Result<(Tensor, Tensor)>,
+    ) -> Result<Tensor> {
+        let (batch_size, seq_len, heads) = keep.dims3()?;
+        let mut state = match self.state.take() {
+            Some(state) => state,
+            None => {
+                let all = (batch_size, heads, shape[0], shape[1]);
+                Tensor::zeros(all, keep.dtype(), keep.device())?
+            }
+        };
+        let mut outs = Vec::with_capacity(seq_len);
+        for t in 0..seq_len {
+            let at = |x: &Tensor| x.narrow(1, t, 1)?.squeeze(1);
+            let keep = at(keep)?.unsqueeze(2)?.unsqueeze(3)?;
+            let (next, out) = step(&at, state.broadcast_mul(&keep)?)?;
+            state = next;
+            outs.push(out);
+        }
+        self.state = Some(state);
+        Tensor::stack(&outs, 1)
+    }
+}
+
 /// log(1 + exp(x)), without overflow.
 pub(super) fn softplus(x: &Tensor) -> Result<Tensor> {
     x.relu()? + (x.abs()?.neg()?.exp()? + 1.0)?.log()?
@@ -283,27 +317,15 @@ impl Decoder<'_> {
             .neg()?
             .exp()?;
         let begins = self.begins(positions, batch_size, h)?;
-        let mut state = match past.state.take() {
-            Some(state) => state,
-            None => Tensor::zeros(
-                (batch_size, heads, net.key_dim, net.value_dim),
-                h.dtype(),
-                h.device(),
-            )?,
-        };
-        let mut outs = Vec::with_capacity(seq_len);
-        for t in 0..seq_len {
-            let at = |x: &Tensor| x.narrow(1, t, 1)?.squeeze(1);
+        let keep = keep.broadcast_mul(&begins)?;
+        let out = past.recur(&keep, [net.key_dim, net.value_dim], |at, state| {
             let (q, k, v) = (at(&q)?.unsqueeze(3)?, at(&k)?.unsqueeze(3)?, at(&v)?);
-            let keep = at(&keep)?.broadcast_mul(&at(&begins)?)?;
-            state = state.broadcast_mul(&keep.unsqueeze(2)?.unsqueeze(3)?)?;
             let held = state.broadcast_mul(&k)?.sum(2)?;
             let change = (v - held)?.broadcast_mul(&at(&beta)?.unsqueeze(2)?)?;
-            state = (state + k.broadcast_mul(&change.unsqueeze(2)?)?)?;
-            outs.push(state.broadcast_mul(&q)?.sum(2)?);
-        }
-        past.state = Some(state);
-        let out = Tensor::stack(&outs, 1)?;
+            let state = (state + k.broadcast_mul(&change.unsqueeze(2)?)?)?;
+            let out = state.broadcast_mul(&q)?.sum(2)?;
+            Ok((state, out))
+        })?;
         let (gain, eps) = (self.leaves.get(spans.norm)?, self.config.norm.eps());
         let out = norm::composite(NormKind::Rms, &out, gain, None, eps)?;
         let gate = activation::composite(Activation::Silu, &z?.reshape(per_head)?)?;
