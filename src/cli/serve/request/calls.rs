@@ -25,16 +25,22 @@ pub struct Calls {
 impl Calls {
     /// `has_form`: answers have a schema of their own, and what calls must be known to the parser, too.
     pub fn read(fields: &mut Fields, has_form: bool) -> Result<Calls, Wrong> {
-        let (tools, is_strict) = definitions(fields)?;
+        let mut tools = definitions(fields)?;
         let several = fields.flag("parallel_tool_calls")?.unwrap_or(true);
-        let choice = choice(fields, &tools)?;
+        let mut choice = choice(fields, &tools)?;
+        if let Choice::Among(allowed, mode) = choice {
+            tools.retain(|(tool, _)| allowed.iter().any(|name| name_of(tool) == Some(name)));
+            choice = *mode;
+        }
+        let is_strict = tools.iter().any(|(_, is_strict)| *is_strict);
         let mut calls = Calls {
-            tools,
+            tools: tools.into_iter().map(|(tool, _)| tool).collect(),
             several,
             ..Calls::default()
         };
         let one = !several;
         match choice {
+            Choice::Among(..) => {}
             Choice::None => calls.tools = Vec::new(),
             Choice::Auto if calls.tools.is_empty() || !(is_strict || has_form) => {}
             Choice::Auto => {
@@ -68,36 +74,41 @@ enum Choice {
     None,
     Required,
     Named(String),
+    /// Only these may be called, as `auto` or `required` says.
+    Among(Vec<String>, Box<Choice>),
 }
 
-/// The definitions, and whether the calls of some must obey. The model does not see that word.
-fn definitions(fields: &mut Fields) -> Result<(Vec<Value>, bool), Wrong> {
-    let mut tools = match fields.take("tools") {
+fn name_of(tool: &Value) -> Option<&str> {
+    tool.get("function").unwrap_or(tool)["name"].as_str()
+}
+
+/// The definitions, each with whether its calls must obey. The model does not see that word.
+fn definitions(fields: &mut Fields) -> Result<Vec<(Value, bool)>, Wrong> {
+    let tools = match fields.take("tools") {
         None => Vec::new(),
         Some(Value::Array(tools)) => tools,
         Some(other) => return Err(mistyped("tools", "a list", &other)),
     };
-    let mut is_strict = false;
-    for (at, tool) in tools.iter_mut().enumerate() {
+    let read = tools.into_iter().enumerate().map(|(at, mut tool)| {
         let name = format!("tools[{at}]");
-        check_tool(tool).map_err(|(key, what)| Wrong::field(&format!("{name}{key}"), what))?;
+        check_tool(&tool).map_err(|(key, what)| Wrong::field(&format!("{name}{key}"), what))?;
         let (function, key) = match tool.get_mut("function") {
             Some(function) => (function.as_object_mut(), ".function"),
             None => (tool.as_object_mut(), ""),
         };
         match function.and_then(|function| function.shift_remove("strict")) {
-            None | Some(Value::Null) => {}
-            Some(Value::Bool(said)) => is_strict |= said,
+            None | Some(Value::Null) => Ok((tool, false)),
+            Some(Value::Bool(is_strict)) => Ok((tool, is_strict)),
             Some(other) => {
                 let name = format!("{name}{key}.strict");
-                return Err(mistyped(&name, "true or false", &other));
+                Err(mistyped(&name, "true or false", &other))
             }
         }
-    }
-    Ok((tools, is_strict))
+    });
+    read.collect()
 }
 
-fn choice(fields: &mut Fields, tools: &[Value]) -> Result<Choice, Wrong> {
+fn choice(fields: &mut Fields, tools: &[(Value, bool)]) -> Result<Choice, Wrong> {
     let choice = match fields.take(CHOICE) {
         None => return Ok(Choice::Auto),
         Some(Value::String(word)) => match word.as_str() {
@@ -108,29 +119,56 @@ fn choice(fields: &mut Fields, tools: &[Value]) -> Result<Choice, Wrong> {
         },
         Some(object) => match (object["type"].as_str(), object["function"]["name"].as_str()) {
             (Some("function"), Some(name)) => Choice::Named(name.into()),
+            (Some("allowed_tools"), None) => among(&object)?,
             _ => return Err(unknown(&object)),
         },
     };
-    let names = tools.iter().filter_map(|tool| {
-        let function = tool.get("function").unwrap_or(tool);
-        function["name"].as_str()
-    });
-    let names: Vec<&str> = names.collect();
-    match &choice {
-        _ if names.is_empty() => Err(Wrong::field(CHOICE, "there are no tools to call")),
-        Choice::Named(name) if !names.contains(&name.as_str()) => {
+    let names: Vec<&str> = tools.iter().filter_map(|(tool, _)| name_of(tool)).collect();
+    if names.is_empty() {
+        return Err(Wrong::field(CHOICE, "there are no tools to call"));
+    }
+    let wanted = match &choice {
+        Choice::Named(name) => std::slice::from_ref(name),
+        Choice::Among(allowed, _) => allowed,
+        _ => &[],
+    };
+    match wanted.iter().find(|name| !names.contains(&name.as_str())) {
+        Some(name) => {
             let (name, known) = (one_line(name), one_line(&names.join(", ")));
-            Err(Wrong::field(
-                CHOICE,
-                format!("there is no tool {name}; there is {known}"),
-            ))
+            let why = format!("there is no tool {name}; there is {known}");
+            Err(Wrong::field(CHOICE, why))
         }
-        _ => Ok(choice),
+        None => Ok(choice),
     }
 }
 
+/// A choice of `allowed_tools`.
+fn among(choice: &Value) -> Result<Choice, Wrong> {
+    let allowed = &choice["allowed_tools"];
+    let mode = match &allowed["mode"] {
+        Value::String(mode) if mode == "auto" => Choice::Auto,
+        Value::String(mode) if mode == "required" => Choice::Required,
+        other => {
+            let name = format!("{CHOICE}.allowed_tools.mode");
+            return Err(mistyped(&name, "`auto` or `required`", other));
+        }
+    };
+    let name = format!("{CHOICE}.allowed_tools.tools");
+    let tools = match &allowed["tools"] {
+        Value::Array(tools) if !tools.is_empty() => tools,
+        other => return Err(mistyped(&name, "a list of functions", other)),
+    };
+    let names = tools.iter().enumerate().map(|(at, tool)| {
+        let known = name_of(tool).map(String::from);
+        known.ok_or_else(|| Wrong::field(&format!("{name}[{at}]"), "the function has no name"))
+    });
+    Ok(Choice::Among(
+        names.collect::<Result<_, _>>()?,
+        Box::new(mode),
+    ))
+}
+
 fn unknown(found: &Value) -> Wrong {
-    let expected =
-        "`none`, `auto`, `required` or {\"type\": \"function\", \"function\": {\"name\": …}}";
+    let expected = "`none`, `auto`, `required`, {\"type\": \"function\", \"function\": {\"name\": …}} or `allowed_tools`";
     mistyped(CHOICE, expected, found)
 }

@@ -197,6 +197,10 @@ fn what_must_be_called_is_held_to_its_schema() {
             one,
         })
     };
+    let allowed = |mode: &str, name: &str| {
+        let tools = json!([{"type": "function", "function": {"name": name}}]);
+        json!({"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}})
+    };
     let form = json!({"type": "json_object"});
     let named = json!({"type": "function", "function": {"name": "g"}});
     for (more, expected) in [
@@ -227,17 +231,39 @@ fn what_must_be_called_is_held_to_its_schema() {
             calling(false, None, true),
         ),
         (json!({"tools": tools(false.into())}), None),
+        (
+            json!({"tool_choice": allowed("required", "f")}),
+            calling(true, None, false),
+        ),
+        (json!({"tool_choice": allowed("auto", "g")}), None),
+        (
+            json!({"tool_choice": allowed("auto", "g"), "tools": tools(true.into())}),
+            None,
+        ),
     ] {
         let name = more.to_string();
         let calls = held(more);
         assert_eq!(calls.held, expected, "{name}");
-        assert_eq!(calls.is_named, name.contains("\"tool_choice\":{"), "{name}");
+        let is_named = name.contains(r#""tool_choice":{"type":"function""#);
+        assert_eq!(calls.is_named, is_named, "{name}");
         let seen = json!(calls.tools).to_string();
         assert!(
             !seen.contains("strict"),
             "the model does not see it: {seen}"
         );
     }
+}
+
+#[test]
+fn a_model_sees_only_the_tools_that_are_allowed() {
+    let tools = json!([{"name": "f"}, {"type": "function", "function": {"name": "g"}}]);
+    let allowed = json!([{"type": "function", "function": {"name": "g"}}]);
+    let choice =
+        json!({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": allowed}});
+    let calls = chat(json!({"tools": tools, "tool_choice": choice}))
+        .unwrap()
+        .calls;
+    assert_eq!(json!(calls.tools), allowed);
 }
 
 #[test]
@@ -313,8 +339,24 @@ fn what_is_wrong_is_named_with_what_was_expected() {
             "tool_choice: there is no tool g; there is f",
         ),
         (
+            json!({"tool_choice": {"type": "custom"}, "tools": [{"name": "f"}]}),
+            "tool_choice: expected `none`, `auto`, `required`, {\"type\": \"function\"",
+        ),
+        (
             json!({"tool_choice": {"type": "allowed_tools"}, "tools": [{"name": "f"}]}),
-            "tool_choice: expected `none`, `auto`, `required` or {\"type\": \"function\"",
+            "tool_choice.allowed_tools.mode: expected `auto` or `required`",
+        ),
+        (
+            json!({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"name": "g"}]}}, "tools": [{"name": "f"}]}),
+            "tool_choice: there is no tool g; there is f",
+        ),
+        (
+            json!({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}, "tools": [{"name": "f"}]}),
+            "tool_choice.allowed_tools.tools: expected a list of functions",
+        ),
+        (
+            json!({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": "function"}]}}, "tools": [{"name": "f"}]}),
+            "tool_choice.allowed_tools.tools[0]: the function has no name",
         ),
         (
             json!({"tools": [{"type": "function", "function": {"name": "f", "strict": 1}}]}),

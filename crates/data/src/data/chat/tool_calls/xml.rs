@@ -48,7 +48,7 @@ fn function(rest: &mut Rest, reading: Reading) -> Result<Call, Not> {
     let mut arguments: Vec<(&str, String)> = Vec::new();
     while rest.either(PARAMETER, FUNCTION_END)? {
         let parameter = rest.until(">")?.trim();
-        let written = rest.until(PARAMETER_END)?;
+        let written = rest.value()?;
         let written = written.strip_prefix('\n').unwrap_or(written);
         let written = written.strip_suffix('\n').unwrap_or(written);
         let schema = reading.tools.parameter(name, parameter);
@@ -155,6 +155,20 @@ impl<'a> Rest<'a> {
             (Not::Call, Err(second)) => Err(second),
             (Not::Whole, Err(_)) => Err(Not::Whole),
         }
+    }
+
+    /// Takes a parameter's value and its end, behind which come another parameter or the function's end: a text may hold the mark.
+    fn value(&mut self) -> Result<&'a str, Not> {
+        let all = self.0;
+        let mut ends = all.match_indices(PARAMETER_END);
+        let end = ends.find(|(at, end)| {
+            let after = all[at + end.len()..].trim_start();
+            let is_next = |word: &str| after.starts_with(word) || word.starts_with(after);
+            is_next(PARAMETER) || is_next(FUNCTION_END)
+        });
+        let (at, end) = end.ok_or(Not::Whole)?;
+        self.0 = &all[at + end.len()..];
+        Ok(&all[..at])
     }
 
     /// Takes everything before a word, and the word.

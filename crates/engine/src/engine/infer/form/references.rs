@@ -71,7 +71,20 @@ impl Moving<'_> {
                     let name = self.name(pointer)?;
                     *reference = format!("#/{DEFINITIONS}/{name}");
                 }
-                map.values_mut().try_for_each(|value| self.rename(value))
+                map.iter_mut()
+                    .try_for_each(|(key, value)| match key.as_str() {
+                        // No schemas: what they hold is data.
+                        "const" | "enum" | "default" | "examples" => Ok(()),
+                        // Names of one's own, whatever they are.
+                        "properties" | "patternProperties" | "$defs" | "definitions" => match value
+                        {
+                            Value::Object(named) => {
+                                named.values_mut().try_for_each(|inner| self.rename(inner))
+                            }
+                            other => self.rename(other),
+                        },
+                        _ => self.rename(value),
+                    })
             }
             Value::Array(all) => all.iter_mut().try_for_each(|value| self.rename(value)),
             _ => Ok(()),

@@ -185,6 +185,23 @@ fn references_may_lead_to_names_with_slashes() {
 }
 
 #[test]
+fn data_in_a_schema_are_no_references_and_a_property_may_have_any_name() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "const": {"$ref": "#/$defs/x~1y"},
+            "a": {"const": {"$ref": "#/$defs/n~1o"}, "default": {"$ref": "#/n~1o"}},
+        },
+        "required": ["const", "a"],
+        "additionalProperties": false,
+        "$defs": {"x/y": {"type": "integer"}},
+    });
+    let good = r##"{"const": 1, "a": {"$ref": "#/$defs/n~1o"}}"##;
+    assert!(has_form(&schema, good));
+    assert!(!has_form(&schema, &good.replace(": 1", ": \"u\"")));
+}
+
+#[test]
 fn definitions_of_references_are_their_own_and_not_too_many() {
     // Both would be named `a.b~1c`.
     let schema = json!({

@@ -7,7 +7,7 @@ use crate::base::finding::{Finding, Signal, Status};
 use crate::base::human::grouped;
 use crate::base::num::Num;
 use crate::diagnosis::Verdict;
-use crate::run::state::Level;
+use crate::run::state::{Level, RunState};
 use crate::ui::effect::Effect;
 use crate::ui::msg::{Asked, BranchPlan, Holder};
 use crate::ui::overlays::{Choice, Item, Picker};
@@ -41,6 +41,9 @@ pub fn advice(held: &OpenRun, findings: &[Finding]) -> Vec<Request> {
     let mut items = Vec::new();
     for finding in wrong {
         for settings in finding.ways() {
+            if is_refuted(&held.state, &settings) {
+                continue;
+            }
             for item in of_finding(held, findings, finding, &settings) {
                 add(&mut items, item);
             }
@@ -147,6 +150,14 @@ pub fn last_step(settings: &[String]) -> Option<u64> {
         value.replace('_', "").parse().ok().filter(|_| of_steps)
     };
     settings.iter().find_map(steps)
+}
+
+/// Whether the run itself refutes settings that end it earlier: it was at its best after that.
+pub fn is_refuted(state: &RunState, settings: &[String]) -> bool {
+    let of_method = state.finished.as_ref().and_then(|finish| finish.best.as_ref());
+    let of_method = of_method.map(|best| best.step).filter(|step| *step > 0);
+    let best = of_method.or_else(|| state.best_evaluation().map(|lowest| lowest.step));
+    last_step(settings).zip(best).is_some_and(|(last, best)| last < best)
 }
 
 /// The steps that a branch with other settings can begin at, most useful first: the newest checkpoint from before what the

@@ -7,7 +7,7 @@ mod from_here;
 #[cfg(test)]
 mod tests;
 
-pub use advice::{advice, last_step, starts};
+pub use advice::{advice, is_refuted, last_step, starts};
 
 use super::{Pane, PaneContext, PaneEntry, SPIN, run};
 use crate::base::human::grouped;

@@ -4,9 +4,10 @@ use super::*;
 use crate::base::finding::Finding;
 use crate::base::clock::UnixMillis;
 use crate::run::revisit::ScoredRow;
+use crate::run::state::Finish;
 use crate::ui::panes::bench::TestContext;
 use crate::ui::store::{OpenRun, LinkState};
-use crate::wire::{Command, Envelope, Event, Num};
+use crate::wire::{Best, Command, Direction, Envelope, Event, Num, Outcome, id};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -368,6 +369,26 @@ fn advice_of_findings_is_followed_in_the_run_or_in_a_branch() {
     let same = [doubt("-s lr=1e-3"), doubt("-s lr=1e-3")];
     let opened = format!("{:?}", advice(held, &same));
     assert_eq!(opened.matches("in this run, now").count(), 1, "{opened}");
+    // A run that was at its best later needs no fewer steps.
+    let mut ended = held.state.clone();
+    ended.finished = Some(Finish {
+        t: UnixMillis(1),
+        outcome: Outcome::Completed,
+        step: 60,
+        val_loss: None,
+        best: Some(Best {
+            step: 40,
+            metric: id::VAL_LOSS.into(),
+            value: Num(1.0),
+            direction: Direction::Lower,
+        }),
+        train_loss: None,
+        seconds: 1.0,
+        message: String::new(),
+    });
+    assert!(is_refuted(&ended, &["max_steps=20".into()]));
+    assert!(!is_refuted(&ended, &["max_steps=40".into()]));
+    assert!(!is_refuted(&ended, &["lr=1e-3".into()]));
     // Dropout is fixed while a run trains.
     let opened = format!("{:?}", advice(held, &[finding("-s dropout=0.1")]));
     assert!(!opened.contains("this run") && opened.contains("branch"), "{opened}");

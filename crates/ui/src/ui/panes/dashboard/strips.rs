@@ -12,6 +12,7 @@ use crate::diagnosis::{Diagnosis, Verdict};
 use crate::run::RunState;
 use crate::run::state::{CheckpointMark, Evaluation, Finish, Level, LogLine, Sample, outcome_word};
 use crate::ui::layout::{cut, split_top};
+use crate::ui::panes::batch::is_refuted;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::frame;
 use crate::ui::widgets::text::{self, Word, word};
@@ -431,7 +432,8 @@ fn next(state: &RunState, outcome: Outcome, diagnosis: &Diagnosis) -> &'static s
         _ if state.is_foreign() => "see the files of its own program",
         // What learned nothing is of no use to anyone: it is trained anew, not used and not trained on.
         _ if state.step > 0 && diagnosis.verdict.status() == Status::Fail => {
-            match diagnosis.advised().is_some() {
+            let mut advised = diagnosis.advice().map(|finding| finding.changes());
+            match advised.any(|settings| !is_refuted(state, &settings)) {
                 true => "train again, as advised",
                 false => "see what went wrong",
             }

@@ -8,7 +8,7 @@ use crate::diagnosis::Verdict;
 use crate::ui::action::Action;
 use crate::ui::layout::wrap;
 use crate::ui::msg::{Holder, StageOf};
-use crate::ui::panes::batch::{last_step, starts};
+use crate::ui::panes::batch::{is_refuted, last_step, starts};
 use crate::ui::panes::{chat, examples, health, samples};
 use crate::ui::theme::Meaning;
 use crate::ui::widgets::text::{Word, word};
@@ -213,10 +213,9 @@ impl Ending<'_> {
         if self.held.holder == Holder::Foreign {
             return None;
         }
-        let best = self.top().map_or(0, |top| top.step);
         self.diagnosis.advice().find_map(|finding| {
             let settings = finding.changes();
-            if last_step(&settings).is_some_and(|last| last < best) {
+            if is_refuted(self.state(), &settings) {
                 return None;
             }
             let starts = starts(self.held, &self.diagnosis.findings, finding, &settings);
