@@ -22,7 +22,7 @@ pub use llmtui_data::data;
 pub use llmtui_engine::{engine, probes, release};
 /// Fused operations and their composites.
 pub use llmtui_kernels as kernels;
-pub use llmtui_model::{hf, llama_cpp, nn, optim};
+pub use llmtui_model::{hf, llama_cpp, merging, nn, optim};
 pub use llmtui_record::{diagnosis, history, metrics, run, watch, wire};
 pub use llmtui_spec::{
     advisor, fleet, guide, methods, models, pipeline, plan, report, rewards, spec, tasks,

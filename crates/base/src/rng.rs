@@ -35,6 +35,8 @@ pub enum Stream {
     Noise = 9,
     /// Labels sampled from the model; step = micro-step, lane = row.
     Labels = 10,
+    /// Changes that a merge of models drops; step = model, lane = tensor.
+    Merge = 11,
 }
 
 /// A generator positioned at one (seed, stream, step, lane).

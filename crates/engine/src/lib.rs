@@ -4,7 +4,7 @@
 pub use llmtui_base as base;
 pub use llmtui_data::data;
 pub use llmtui_kernels as kernels;
-pub use llmtui_model::{hf, llama_cpp, nn, optim};
+pub use llmtui_model::{hf, llama_cpp, merging, nn, optim};
 pub use llmtui_record::{diagnosis, metrics, run, wire};
 #[cfg(test)]
 use llmtui_spec::plan;

@@ -7,5 +7,6 @@ pub use llmtui_system::gguf;
 
 pub mod hf;
 pub mod llama_cpp;
+pub mod merging;
 pub mod nn;
 pub mod optim;

@@ -151,7 +151,7 @@ impl MergeError {
     }
 }
 
-fn cannot(what: impl Into<String>, fix: impl Into<String>) -> MergeError {
+pub(super) fn cannot(what: impl Into<String>, fix: impl Into<String>) -> MergeError {
     MergeError::Cannot {
         what: one_line(&what.into()),
         fix: fix.into(),
@@ -228,8 +228,9 @@ fn origin(order: &Order, base: &Path, done: &[(Peft, f64)]) -> MergeOrigin {
     let adapter = |(peft, weight): &(Peft, f64)| (models::name_of(peft.folder()), *weight);
     MergeOrigin {
         name: models::name_of(&order.to),
-        base: hub::id_of_cached(base).unwrap_or_else(|| models::name_of(base)),
-        adapters: done.iter().map(adapter).collect(),
+        base: Some(hub::id_of_cached(base).unwrap_or_else(|| models::name_of(base))),
+        method: None,
+        parts: done.iter().map(adapter).collect(),
     }
 }
 

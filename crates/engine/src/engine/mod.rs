@@ -21,6 +21,7 @@ mod guard;
 pub mod infer;
 pub mod memorization;
 pub mod merge;
+pub mod merge_models;
 mod mix;
 mod oom_kill;
 mod optimizer;

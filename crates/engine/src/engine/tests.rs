@@ -22,6 +22,7 @@ mod faults;
 mod length;
 mod loop_;
 mod merging;
+mod merging_models;
 mod moving_reference;
 mod preferences;
 mod queue;

@@ -100,6 +100,18 @@ fn disk_tensors(
     }
 }
 
+/// Where the values of each tensor of a model's files are in its flat weights.
+pub fn places(model: &Model) -> Vec<Vec<Range<usize>>> {
+    let config = model.config().in_files();
+    let tensors = disk_tensors(families::of(&config), &config, model.params().base());
+    let ranges = tensors.into_iter().map(|tensor| match tensor.values {
+        Values::Own(parts) => parts,
+        Values::Turned(whole) => Vec::from([whole]),
+        Values::Zeros => Vec::new(),
+    });
+    ranges.filter(|ranges| !ranges.is_empty()).collect()
+}
+
 /// The same as a file has it: some hold the experts of a block together.
 fn tensors_of(
     file: &Weights,

@@ -56,7 +56,7 @@ pub struct Source {
     pub tokenizer: PathBuf,
     /// Text of the token that pads, of a reward model.
     pub(super) padding: Option<String>,
-    /// Of weights that adapters were merged into.
+    /// Of weights that were merged.
     pub(super) merge: Option<MergeOrigin>,
 }
 
@@ -64,9 +64,11 @@ pub struct Source {
 pub(super) struct MergeOrigin {
     /// Of the merged model.
     pub name: String,
-    pub base: String,
-    /// Each with its weight, in merge order.
-    pub adapters: Vec<(String, f64)>,
+    pub base: Option<String>,
+    /// How whole models were merged; none for adapters.
+    pub method: Option<&'static str>,
+    /// Adapters or models, each with its weight, in merge order.
+    pub parts: Vec<(String, f64)>,
 }
 
 /// How it is written.

@@ -146,7 +146,12 @@ fn xml_has_values_of_the_kinds_that_the_tool_takes() {
     expect("qwen_xml", cut, "", &["now {}"]);
     // A text may hold the marks: what follows tells which of them is the end.
     let marks = "<function=add><parameter=note>a </parameter> b</parameter><parameter=a>1</parameter></function>";
-    expect("qwen_xml", marks, "", &[r#"add {"note":"a </parameter> b","a":1}"#]);
+    expect(
+        "qwen_xml",
+        marks,
+        "",
+        &[r#"add {"note":"a </parameter> b","a":1}"#],
+    );
     let open = "<tool_call><function=now></function>";
     expect("qwen_xml", open, "", &["now {}"]);
 }

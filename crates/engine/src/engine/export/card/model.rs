@@ -81,7 +81,7 @@ fn facts<const N: usize>(
     table(&named(all.collect()))
 }
 
-/// Which adapters are in the weights; nothing of weights without.
+/// What is merged in the weights; nothing of weights that were not.
 fn merged(source: &Source) -> String {
     let Some(merge) = &source.merge else {
         return match source.from.adapter() {
@@ -89,16 +89,24 @@ fn merged(source: &Source) -> String {
             None => String::new(),
         };
     };
-    let adapter = |(name, weight): &(String, f64)| match *weight == 1.0 {
+    let part = |(name, weight): &(String, f64)| match *weight == 1.0 {
         true => plain(name),
         false => format!("{} (weight {weight})", plain(name)),
     };
-    let adapters: Vec<String> = merge.adapters.iter().map(adapter).collect();
-    format!(
-        "These are the weights of {} with adapters merged into them: {}.\n\n",
-        plain(&merge.base),
-        adapters.join(", ")
-    )
+    let parts: Vec<String> = merge.parts.iter().map(part).collect();
+    let (parts, base) = (parts.join(", "), merge.base.as_deref().map(plain));
+    match (merge.method, base) {
+        (None, base) => format!(
+            "These are the weights of {} with adapters merged into them: {parts}.\n\n",
+            base.unwrap_or_default()
+        ),
+        (Some(method), None) => {
+            format!("This model is a merge by the method `{method}` of {parts}.\n\n")
+        }
+        (Some(method), Some(base)) => format!(
+            "This model is a merge by the method `{method}` of {parts}; their base is {base}.\n\n"
+        ),
+    }
 }
 
 fn answers(source: &Source) -> &'static str {
