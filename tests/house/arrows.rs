@@ -22,6 +22,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("optim", &["kernels", "nn"]),
     ("hf", &["nn", "kernels"]),
     ("llama_cpp", &["nn", "kernels", "gguf"]),
+    ("merging", &["hf", "nn"]),
     ("data", &["embed", "gguf", "hub", "kernels"]),
     ("metrics", &["wire"]),
     ("methods", &["nn", "data", "metrics"]),
@@ -65,6 +66,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "kernels",
             "hardware",
             "llama_cpp",
+            "merging",
             "workers",
             "gguf",
         ],
@@ -150,6 +152,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "workers",
             "hub",
             "llama_cpp",
+            "merging",
         ],
     ),
 ];
