@@ -26,6 +26,7 @@ use facts::Facts;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tail::Tail;
 use translate::Translator;
 
 /// What Hugging Face's Trainer and TRL's are given to be watched live: 30 lines of Python.
@@ -52,6 +53,9 @@ pub enum Item {
     Trouble(String),
 }
 
+/// The format of printed logs.
+const PRINTED: &str = "text";
+
 /// Logs are written with every step or so.
 const SILENT: Duration = Duration::from_secs(15 * 60);
 
@@ -65,6 +69,11 @@ pub trait Source: Send {
 
     /// When the log changed last; `None` where it is gone.
     fn changed(&self) -> Option<UnixMillis>;
+
+    /// The file that is followed, of a log of lines.
+    fn lines_of(&mut self) -> Option<&mut Tail> {
+        None
+    }
 
     /// How long the log of a live run may be silent, at least.
     fn patience(&self) -> Duration {
@@ -126,6 +135,11 @@ impl ExternalRun {
         let more = self.source.poll(&mut items)?;
         let now = self.clock.now();
         let changed = self.source.changed().unwrap_or(now).min(now);
+        let is_over = now.since(changed) >= self.source.patience();
+        if !more && is_over && self.has_rest() {
+            self.source.lines_of().map(Tail::take_rest);
+            self.source.poll(&mut items)?;
+        }
         let mut events = self.translator.translate(items, changed);
         if !more && !self.names_reported {
             self.names_reported = true;
@@ -150,10 +164,26 @@ impl ExternalRun {
         loop {
             let news = self.poll()?;
             news.events.iter().for_each(&mut take);
-            if !news.more {
-                return Ok(());
+            if news.more {
+                continue;
             }
+            // A printed line without an end is a progress bar as often as not.
+            if self.has_rest() && self.found.format.entry.id != PRINTED {
+                let now = self.clock.now();
+                let why = "the last line has no end: it is read once it has one, or once nothing was written for a while";
+                let told = self
+                    .translator
+                    .translate(vec![Item::Trouble(why.into())], now);
+                told.iter().for_each(&mut take);
+            }
+            return Ok(());
         }
+    }
+
+    /// Whether a last line without an end was not read.
+    fn has_rest(&mut self) -> bool {
+        let tail = self.source.lines_of();
+        tail.is_some_and(|tail| tail.has_rest())
     }
 
     /// Whether the log has times of its own; events of one without have the time of its last change.

@@ -41,6 +41,8 @@ pub struct Tail {
     inside_long: bool,
     /// Lines that were left out.
     pub left_out: u64,
+    /// The last line is taken although it has no end.
+    takes_rest: bool,
 }
 
 impl Tail {
@@ -55,7 +57,18 @@ impl Tail {
             buffer: Vec::new(),
             inside_long: false,
             left_out: 0,
+            takes_rest: false,
         }
+    }
+
+    /// Whether a line without an end is left.
+    pub fn has_rest(&self) -> bool {
+        !self.buffer.is_empty()
+    }
+
+    /// Takes that line with the next ones: nobody writes its end.
+    pub fn take_rest(&mut self) {
+        self.takes_rest = true;
     }
 
     /// Of a file that is another one when its first line is: a table whose header grew.
@@ -140,11 +153,11 @@ impl Tail {
 
     /// Complete lines of the buffer, without their ends; what is no UTF-8 in them is replaced.
     pub fn lines(&mut self) -> Vec<String> {
-        let complete = self
-            .buffer
-            .iter()
-            .rposition(|b| *b == b'\n')
-            .map_or(0, |at| at + 1);
+        let end = self.buffer.iter().rposition(|b| *b == b'\n');
+        let complete = match std::mem::take(&mut self.takes_rest) {
+            true => self.buffer.len(),
+            false => end.map_or(0, |at| at + 1),
+        };
         let mut lines = Vec::new();
         for line in self.buffer[..complete].split_inclusive(|b| *b == b'\n') {
             if std::mem::take(&mut self.inside_long) || line.len() > MAX_LINE {

@@ -215,6 +215,10 @@ impl Source for Table {
         Ok(more)
     }
 
+    fn lines_of(&mut self) -> Option<&mut Tail> {
+        Some(&mut self.tail)
+    }
+
     fn changed(&self) -> Option<UnixMillis> {
         tail::changed(self.tail.path())
     }

@@ -71,6 +71,10 @@ impl Source for JsonLines {
         Ok(more)
     }
 
+    fn lines_of(&mut self) -> Option<&mut Tail> {
+        Some(&mut self.tail)
+    }
+
     fn changed(&self) -> Option<UnixMillis> {
         tail::changed(self.tail.path())
     }
@@ -131,5 +135,38 @@ mod tests {
             (read, items.last() == Some(&Item::Ended(true)))
         };
         assert_eq!([ends(99.0), ends(100.0)], [(true, false), (true, true)]);
+    }
+
+    /// A writer that is still there may be in the middle of a number.
+    #[test]
+    fn a_last_line_without_an_end_is_read_once_the_log_is_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log.jsonl");
+        std::fs::write(
+            &path,
+            "{\"step\": 1, \"loss\": 3.0}\n{\"step\": 2, \"loss\": 2.5}",
+        )
+        .unwrap();
+        let read = |age: u64| {
+            let then = std::time::UNIX_EPOCH + std::time::Duration::from_secs(2_000_000_000 - age);
+            std::fs::File::options()
+                .append(true)
+                .open(&path)
+                .unwrap()
+                .set_modified(then)
+                .unwrap();
+            let found = crate::watch::find(&path, None).unwrap();
+            let clock = Box::new(crate::base::clock::ManualClock::at(2_000_000_000_000));
+            let mut watched = crate::watch::ExternalRun::open(found, Mapping::default(), clock);
+            let (mut state, mut told) = (crate::run::RunState::new(), false);
+            let take = |envelope: &crate::wire::Envelope| {
+                told |= format!("{envelope:?}").contains("the last line has no end");
+                state.apply(envelope);
+            };
+            watched.read_all(take).unwrap();
+            (state.step, told)
+        };
+        assert_eq!(read(1), (1, true));
+        assert_eq!(read(3_600), (2, false));
     }
 }
