@@ -86,6 +86,39 @@ const HARMLESS: &[&str] = &[
 /// The same by prefix.
 const HARMLESS_STEMS: &[&str] = &["_", "summary_", "unsloth_", "fsdp_"];
 
+/// Python's words for numbers that JSON does not have, the longest first.
+const FLOATS: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
+
+/// A text that Python wrote, with such words as transformers 5 writes them: `{"__float__": "Infinity"}`. `None` if it has none.
+pub fn with_floats(text: &str) -> Option<String> {
+    let mut out = String::with_capacity(text.len());
+    let (mut rest, mut is_string, mut has_any) = (text, false, false);
+    while let Some(first) = rest.chars().next() {
+        let word = FLOATS
+            .into_iter()
+            .find(|word| !is_string && rest.starts_with(word));
+        let taken = match (word, first) {
+            (Some(word), _) => {
+                has_any = true;
+                out.push_str(&serde_json::json!({"__float__": word}).to_string());
+                word.len()
+            }
+            (None, '\\') if is_string => {
+                let escaped = rest.chars().nth(1).map_or(0, char::len_utf8);
+                out.push_str(&rest[..1 + escaped]);
+                1 + escaped
+            }
+            (None, c) => {
+                is_string ^= c == '"';
+                out.push(c);
+                c.len_utf8()
+            }
+        };
+        rest = &rest[taken..];
+    }
+    has_any.then_some(out)
+}
+
 /// A JSON object, and which of its keys were read.
 #[derive(Debug)]
 pub struct Keys<'a> {

@@ -31,8 +31,9 @@ use safetensors::{TensorHead, TensorSink};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use tensors::{DiskTensor, Reading};
+use tensors::{DiskTensor, Reading, Values};
 
 pub const CONFIG: &str = "config.json";
 pub const TOKENIZER: &str = "tokenizer.json";
@@ -361,7 +362,14 @@ fn whole_json(folder: &Path) -> Result<Value, HfError> {
         return Err(config(format!("larger than {MAX_CONFIG_BYTES} bytes")));
     }
     let text = read_plain(&path).map_err(io)?;
-    serde_json::from_slice(&text).map_err(|e| config(one_line(&e.to_string())))
+    let parsed = serde_json::from_slice(&text).or_else(|error| {
+        let finite = String::from_utf8_lossy(&text);
+        match keys::with_floats(&finite) {
+            Some(text) => serde_json::from_str(&text),
+            None => Err(error),
+        }
+    });
+    parsed.map_err(|e| config(one_line(&e.to_string())))
 }
 
 /// Validates a folder's weights against a config without reading them: names, shapes and dtypes. Allocates no weights.
@@ -408,6 +416,25 @@ mod tests {
     use crate::nn::{mlp::MlpConfig, norm::NormConfig, position::PositionConfig};
     use candle_core::Device;
     use tensor_file::TensorFile;
+
+    #[test]
+    fn a_config_may_have_python_s_words_for_numbers_that_json_lacks() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(CONFIG);
+        let text =
+            r#"{"a": [0.0, Infinity], "b": "an \" Infinity", "c": -Infinity, "d": NaN, "e": 1}"#;
+        std::fs::write(&path, text).unwrap();
+        let read = whole_json(dir.path()).unwrap();
+        let float = |word: &str| json!({"__float__": word});
+        let expected = json!({
+            "a": [0.0, float("Infinity")], "b": "an \" Infinity", "c": float("-Infinity"), "d": float("NaN"), "e": 1,
+        });
+        assert_eq!(read, expected);
+        // An error keeps its place in the file.
+        std::fs::write(&path, "{\n  \"a\": Infinit\n}").unwrap();
+        let error = whole_json(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("line 2"), "{error}");
+    }
 
     fn tiny() -> ModelConfig {
         ModelConfig {
