@@ -189,6 +189,8 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
             "write 2 without quotes",
         ],
     ),
+    // YAML takes it for a text.
+    ("max_steps: 010", &["max_steps", "write 10"]),
     (
         "method: {dpo: {mix: [{loss: hinge}]}}",
         &["method.dpo.mix[0]", "weight is missing"],

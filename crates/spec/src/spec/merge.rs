@@ -362,8 +362,17 @@ fn type_hint(node: &Node, value: &Value) -> String {
         },
         Kind::Integer { .. } | Kind::Number { .. } | Kind::Interval => {
             let plain = word.replace(['_', ',', ' '], "");
+            // YAML reads `010` as a text.
+            let bare = match plain.trim_start_matches('0') {
+                "" => "0",
+                bare if bare.starts_with(|c: char| c.is_ascii_digit()) => bare,
+                _ => &plain,
+            };
             match plain.parse::<f64>() {
-                Ok(x) if x.is_finite() => format!("write {plain} without quotes or separators"),
+                Ok(x) if x.is_finite() && bare != plain && plain == *word => {
+                    format!("write {bare}")
+                }
+                Ok(x) if x.is_finite() => format!("write {bare} without quotes or separators"),
                 _ => String::new(),
             }
         }
