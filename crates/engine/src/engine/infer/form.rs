@@ -134,11 +134,13 @@ impl Forms {
             (false, None) => format.text_and_calls(&callable)?,
         };
         let special = |mark: &str| self.special.get(mark).copied();
-        // Those that cannot be followed are found below.
-        let json = |schema: &Value| {
-            let followed = references::followed(schema).unwrap_or_else(|_| schema.clone());
-            styled(&followed)
-        };
+        // Before the parser sees one that it would not survive.
+        for function in &callable.functions {
+            self.check(&function.arguments()?)
+                .map_err(|why| format!("the parameters of {}: {why}", function.name))?;
+        }
+        schema.map_or(Ok(()), |schema| self.check(schema))?;
+        let json = |schema: &Value| styled(&references::followed(schema).unwrap_or_default());
         let rules = lark::rules(&grammar, &special, &json);
         let why = match self.parser(TopLevelGrammar::from_lark(rules)) {
             Ok(matcher) => return Ok(self.form(matcher)),
@@ -155,6 +157,15 @@ impl Forms {
             .filter(|_| !wanted.required)
             .and_then(|schema| self.json(schema).err());
         Err(fault.unwrap_or_else(|| format!("calls of these tools cannot be followed: {why}")))
+    }
+
+    /// # Errors
+    /// Its references lead nowhere, or to too much.
+    fn check(&self, schema: &Value) -> Result<(), String> {
+        match references::followed(schema) {
+            Ok(_) => Ok(()),
+            Err(_) => self.json(schema).map(|_| ()),
+        }
     }
 
     fn form(&self, matcher: Matcher) -> Form {
@@ -241,6 +252,12 @@ fn short(why: &str) -> String {
     }
     if why.contains("Current row has") {
         return "it allows too many things in one place, such as an object with thousands of properties: split it".into();
+    }
+    if why.contains("coerce_one_of") {
+        return "`oneOf` whose parts are not told apart by a constant cannot be followed: `anyOf` can".into();
+    }
+    if why.contains("'referencing' feature") {
+        return "`$ref` to another document: put what it leads to under `$defs`".into();
     }
     one_line(why).chars().take(MAX_ERROR).collect()
 }

@@ -299,26 +299,16 @@ impl LoadedModel {
             .iter()
             .take_while(|turn| turn.role == "system")
             .count();
-        let mut from = first;
-        loop {
+        // What is left begins with the user again.
+        let users = (first + 1..turns.len()).filter(|at| turns[*at].role == "user");
+        let begins: Vec<usize> = std::iter::once(first).chain(users).collect();
+        newest(&begins, |from| {
             let kept = [&turns[..first], &turns[from..]].concat();
             let reading = self.of_turns(&kept, tools)?;
-            // What follows begins with the user again.
-            let next = (from + 1..turns.len()).find(|at| turns[*at].role == "user");
-            match next {
-                Some(next)
-                    if sampling.context == ContextLimit::Auto && reading.tokens.len() > room =>
-                {
-                    from = next;
-                }
-                _ => {
-                    return Ok(RenderedPrompt {
-                        dropped: from - first,
-                        ..reading
-                    });
-                }
-            }
-        }
+            let fits = sampling.context != ContextLimit::Auto || reading.tokens.len() <= room;
+            let dropped = from - first;
+            Ok((RenderedPrompt { dropped, ..reading }, fits))
+        })
     }
 
     /// A conversation as rendered by the template, up to the start of the assistant's turn.
@@ -404,6 +394,38 @@ impl LoadedModel {
         let context = self.model.shape().seq_len;
         format!("the context of {context} tokens rolled: the oldest tokens were dropped")
     }
+}
+
+/// What is made of the first of `begins`, in order, that fits, or else of the last. A conversation may have thousands of turns, each of
+/// which takes time to render: from the newest backwards in growing steps, then by halves.
+fn newest<T>(
+    begins: &[usize],
+    make: impl Fn(usize) -> Result<(T, bool), String>,
+) -> Result<T, String> {
+    let Some((first, last)) = begins.first().zip(begins.last()) else {
+        return Err("the conversation is empty: type a message".into());
+    };
+    let (whole, fits) = make(*first)?;
+    if fits || begins.len() == 1 {
+        return Ok(whole);
+    }
+    let (mut made, _) = make(*last)?;
+    // The first does not fit, and of the last something is made; what fits lies between.
+    let (mut long, mut made_at, mut step) = (0, begins.len() - 1, Some(1));
+    while made_at - long > 1 {
+        let at = match step {
+            Some(step) => made_at.saturating_sub(step).max(long + 1),
+            None => (long + made_at) / 2,
+        };
+        match make(begins[at])? {
+            (now, true) => {
+                (made, made_at) = (now, at);
+                step = step.map(|step| 2 * step);
+            }
+            (_, false) => (long, step) = (at, None),
+        }
+    }
+    Ok(made)
 }
 
 fn message(turn: &Turn) -> Message {

@@ -4,6 +4,10 @@ use super::{FormWork, NoAnswer};
 use crate::nn::generate::Constraint;
 use std::thread::{Builder, JoinHandle};
 
+/// Bytes for the parser, which calls itself from schema to schema: several times what the most of them take (`form/references`). Only
+/// what is used is real memory.
+const STACK: usize = 256 << 20;
+
 /// A form on its way.
 #[derive(Debug)]
 pub(super) struct Pending(JoinHandle<Result<Box<dyn Constraint>, String>>);
@@ -14,7 +18,8 @@ impl Pending {
     /// # Errors
     /// No thread can be started.
     pub fn begin(work: FormWork) -> Result<Pending, NoAnswer> {
-        let started = Builder::new().name("form".into()).spawn(work);
+        let thread = Builder::new().name("form".into()).stack_size(STACK);
+        let started = thread.spawn(work);
         let why = |e| NoAnswer::Broken(format!("no thread can be started: {e}"));
         started.map(Pending).map_err(why)
     }

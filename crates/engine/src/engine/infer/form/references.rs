@@ -1,12 +1,16 @@
 //! References of a schema as the parser follows them: it takes the names in a pointer as they stand, while JSON pointers write `/`
 //! and `~` of a name as `~1` and `~0`. What is named so gets a definition of its own, with a name that needs neither.
 
+use crate::base::human::grouped;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 const DEFINITIONS: &str = "$defs";
 /// Values of a schema with its new definitions: each reference may copy a large part of it.
 const MOST_VALUES: usize = 1 << 20;
+/// Schemas in a schema, definitions with it: the parser follows references and properties one inside the other, and its stack has an
+/// end (`preparing`).
+const MOST_SCHEMAS: usize = 20_000;
 
 /// The schema with such definitions.
 ///
@@ -19,6 +23,7 @@ pub(super) fn followed(schema: &Value) -> Result<Value, String> {
         taken: BTreeSet::new(),
         waiting: Vec::new(),
         values: 0,
+        schemas: 0,
     };
     let mut moved = schema.clone();
     moving.rename(&mut moved)?;
@@ -52,19 +57,21 @@ struct Moving<'a> {
     waiting: Vec<(String, String)>,
     /// Seen so far.
     values: usize,
+    /// The same of objects that are no data.
+    schemas: usize,
 }
 
 impl Moving<'_> {
     /// Replaces the references that need it.
     fn rename(&mut self, value: &mut Value) -> Result<(), String> {
-        self.values += 1;
-        if self.values > MOST_VALUES {
-            return Err(
-                "too many values, together with those that references lead to: split it".into(),
-            );
-        }
+        self.count()?;
         match value {
             Value::Object(map) => {
+                self.schemas += 1;
+                if self.schemas > MOST_SCHEMAS {
+                    let most = grouped(MOST_SCHEMAS as u64);
+                    return Err(format!("more than {most} schemas in it: split it"));
+                }
                 if let Some(Value::String(reference)) = map.get_mut("$ref")
                     && let Some(pointer) = reference.strip_prefix('#').filter(|p| p.contains('~'))
                 {
@@ -74,7 +81,7 @@ impl Moving<'_> {
                 map.iter_mut()
                     .try_for_each(|(key, value)| match key.as_str() {
                         // No schemas: what they hold is data.
-                        "const" | "enum" | "default" | "examples" => Ok(()),
+                        "const" | "enum" | "default" | "examples" => self.pass(value),
                         // Names of one's own, whatever they are.
                         "properties" | "patternProperties" | "$defs" | "definitions" => match value
                         {
@@ -88,6 +95,26 @@ impl Moving<'_> {
             }
             Value::Array(all) => all.iter_mut().try_for_each(|value| self.rename(value)),
             _ => Ok(()),
+        }
+    }
+
+    /// Counts a value and what is in it.
+    fn pass(&mut self, value: &Value) -> Result<(), String> {
+        self.count()?;
+        match value {
+            Value::Object(map) => map.values().try_for_each(|inner| self.pass(inner)),
+            Value::Array(all) => all.iter().try_for_each(|inner| self.pass(inner)),
+            _ => Ok(()),
+        }
+    }
+
+    fn count(&mut self) -> Result<(), String> {
+        self.values += 1;
+        match self.values > MOST_VALUES {
+            true => {
+                Err("too many values, together with those that references lead to: split it".into())
+            }
+            false => Ok(()),
         }
     }
 

@@ -4,6 +4,9 @@ mod calls;
 
 use super::*;
 use crate::data::tokenizer::TokenizerConfig;
+use crate::engine::infer::NoAnswer;
+use crate::engine::infer::preparing::Pending;
+use crate::nn::generate::Constraint;
 use serde_json::json;
 
 const TEXT: &str =
@@ -199,6 +202,65 @@ fn data_in_a_schema_are_no_references_and_a_property_may_have_any_name() {
     let good = r##"{"const": 1, "a": {"$ref": "#/$defs/n~1o"}}"##;
     assert!(has_form(&schema, good));
     assert!(!has_form(&schema, &good.replace(": 1", ": \"u\"")));
+}
+
+#[test]
+fn what_cannot_be_followed_is_said_in_words_of_json_schema() {
+    let (_, forms, _) = forms();
+    let why = |schema: Value| forms.json(&schema).err().unwrap();
+    let overlap = why(json!({"oneOf": [{"type": "integer"}, {"type": "number"}]}));
+    assert!(
+        overlap.contains("`oneOf`") && overlap.contains("`anyOf` can"),
+        "{overlap}"
+    );
+    let other = why(json!({"$ref": "other.json#/a"}));
+    assert!(other.contains("another document"), "{other}");
+}
+
+/// Each overflowed the parser's stack, which ended the server.
+#[test]
+fn long_chains_and_wide_objects_do_not_overflow() {
+    let chain = |n: usize| {
+        let link = |i: usize| {
+            (
+                format!("d{i}"),
+                json!({"$ref": format!("#/$defs/d{}", i + 1)}),
+            )
+        };
+        let mut all: serde_json::Map<String, Value> = (0..n).map(link).collect();
+        all.insert(format!("d{n}"), json!({"type": "integer"}));
+        json!({"$ref": "#/$defs/d0", "$defs": all})
+    };
+    let wide = |n: usize, required: bool| {
+        let names: Vec<String> = (0..n).map(|i| format!("p{i}")).collect();
+        let all = names
+            .iter()
+            .map(|name| (name.clone(), json!({"type": "integer"})));
+        let all: serde_json::Map<String, Value> = all.collect();
+        let required = if required { names } else { Vec::new() };
+        json!({"type": "object", "properties": all, "required": required})
+    };
+    let (_, forms, _) = forms();
+    let forms = std::sync::Arc::new(forms);
+    for schema in [
+        chain(1_000),
+        chain(15_000),
+        wide(7_000, false),
+        wide(10_000, true),
+        wide(25_000, true),
+    ] {
+        let forms = forms.clone();
+        let made = crate::engine::infer::preparing::Pending::begin(Box::new(move || {
+            forms
+                .json(&schema)
+                .map(|form| Box::new(form) as Box<dyn Constraint>)
+        }));
+        // Made or refused, but heard of.
+        let made = made.unwrap().made();
+        assert!(!matches!(made, Err(NoAnswer::Broken(_))));
+    }
+    let why = forms.json(&wide(25_000, true)).err().unwrap();
+    assert!(why.contains("more than 20,000 schemas"), "{why}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::*;
 use crate::data::tokenizer::TokenizerConfig;
 use crate::engine::infer::Step;
 use crate::nn::ModelConfig;
+use std::cell::Cell;
 
 const TEXT: &str = "abcdefgh \n";
 
@@ -627,4 +628,23 @@ fn answers_side_by_side_are_the_texts_that_they_are_alone() {
         }
     }
     assert_eq!(found, alone.map(|(text, end)| (text, Some(end))));
+}
+
+#[test]
+fn the_first_beginning_that_fits_is_found_in_few_steps() {
+    let begins: Vec<usize> = (0..5_000).map(|i| 3 * i).collect();
+    for fitting in [0, 1, 2, 7, 2_500, 4_990, 4_998, 4_999, 6_000] {
+        let made = Cell::new(0);
+        let found = newest(&begins, |from| {
+            made.set(made.get() + 1);
+            Ok((from, from >= 3 * fitting))
+        });
+        // Where even the newest does not fit, it is what is left.
+        assert_eq!(found, Ok(3 * fitting.min(4_999)));
+        assert!(made.get() <= 27, "{fitting}: {}", made.get());
+    }
+    let alone = newest(&[4], |from| Ok((from, false)));
+    assert_eq!(alone, Ok(4));
+    let refused: Result<usize, String> = newest(&begins, |_| Err("no template".into()));
+    assert_eq!(refused.unwrap_err(), "no template");
 }
