@@ -110,6 +110,52 @@ fn merge_needs_only_the_name_of_a_run() {
     fails(dir.path(), &["merge", "--to", "x"], 2, &["--base"]);
 }
 
+/// What a method does not read, or needs, is said before any model is opened.
+#[test]
+fn merges_of_models_name_what_their_method_lacks() {
+    let dir = tempfile::tempdir().unwrap();
+    let merge = |words: &[&str], parts: &[&str]| {
+        let all = [&["merge"], words, &["--to", "x"]].concat();
+        fails(dir.path(), &all, 2, parts);
+    };
+    merge(&["a", "b"], &["a"]);
+    merge(
+        &["a", "b", "--method", "tis"],
+        &["no such method", "ties ", "slerp "],
+    );
+    merge(
+        &["a", "b", "--method", "ties"],
+        &["ties needs a base", "--base"],
+    );
+    merge(
+        &["a", "b", "--base", "c"],
+        &["need a method", "task_arithmetic "],
+    );
+    merge(
+        &["a", "--base", "c"],
+        &["how are they to be merged", "--adapter"],
+    );
+    merge(
+        &["a", "b", "c", "--method", "slerp"],
+        &["slerp merges two models, found 3"],
+    );
+    merge(
+        &["a:2", "b", "--method", "slerp"],
+        &["slerp has no weights", "--t"],
+    );
+    merge(
+        &["a", "b", "--t", "0.3"],
+        &["--t: linear does not read it", "--normalize"],
+    );
+    merge(&["a:1", "b:-1"], &["sum to 0"]);
+    merge(&["a", "b", "--adapter", "d"], &["one after the other"]);
+    merge(&["a", "--method", "linear"], &["one model only"]);
+    merge(
+        &["a", "b", "--method", "ties", "--density", "0"],
+        &["above 0, up to 1"],
+    );
+}
+
 #[test]
 fn a_run_in_place_of_a_spec_gets_the_path_of_its_spec() {
     let dir = tempfile::tempdir().unwrap();

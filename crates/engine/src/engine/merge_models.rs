@@ -9,7 +9,7 @@ use crate::base::text::{one_line, shown};
 use crate::data::tokenizer::{self, Tokenizer};
 use crate::engine::checkpoint::Manifest;
 use crate::hardware;
-use crate::hf;
+use crate::hf::{self, TokenIds};
 use crate::hub;
 use crate::merging::{self, Method, Settings};
 use crate::models::{self, ModelSource};
@@ -19,8 +19,19 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of a weight in memory.
 const F32: u64 = 4;
-/// Settings of a model that weights do not depend on.
-const OF_TRAINING: [&str; 4] = ["seq_len", "context_len", "dropout", "vocab_size"];
+/// Settings of a model that weights do not depend on, or that their shapes tell.
+const PASSED: [&str; 10] = [
+    "head_dim",
+    "n_kv_head",
+    "max_position_embeddings",
+    "n_positions",
+    "n_ctx",
+    "seq_len",
+    "context_len",
+    "drop",
+    "vocab_size",
+    "token_id",
+];
 
 /// A merge of models.
 #[derive(Debug)]
@@ -64,13 +75,14 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
     export::check_free(&order.to)?;
     let sources = order.paths().map(|path| open(order, path));
     let sources: Vec<ModelSource> = sources.collect::<Result<_, _>>()?;
-    same_settings(&sources)?;
     enough_memory(&sources)?;
     let (chosen, unknown) = tokenizer_of(order, &sources)?;
     let mut models = Vec::new();
     for source in &sources {
         models.push(Source::open(source.path())?.model);
-        same_shapes(&sources[0], &models[0], source, &models[models.len() - 1])?;
+        let (a, b) = (&models[0], &models[models.len() - 1]);
+        same_settings(&sources[0], a, source, b)?;
+        same_shapes(&sources[0], a, source, b)?;
     }
     merging::merge(order.method, &order.settings, &mut models)?;
     let model = models.swap_remove(0);
@@ -114,26 +126,27 @@ fn open(order: &Order, path: &Path) -> Result<ModelSource, MergeError> {
     Ok(source)
 }
 
-/// Refuses models whose settings differ in what their weights were trained under.
-fn same_settings(sources: &[ModelSource]) -> Result<(), MergeError> {
-    let of = |source: &ModelSource| serde_json::to_value(source.config().in_files());
-    let Some((first, rest)) = sources.split_first() else {
-        return Ok(());
-    };
-    let own = of(first).unwrap_or_default();
-    for other in rest {
-        if let Some((key, a, b)) = differing("", &own, &of(other).unwrap_or_default()) {
-            return Err(cannot(
-                format!(
-                    "{} and {} are different architectures: {key} is {a} and {b}",
-                    shown(first.path()),
-                    shown(other.path())
-                ),
-                "merge models that were trained from the same one",
-            ));
-        }
+/// Refuses another model whose settings, as config.json has them, differ in what weights are trained under: shapes alone do not show
+/// the base of rotary positions.
+fn same_settings(
+    first: &ModelSource,
+    a: &Model,
+    other: &ModelSource,
+    b: &Model,
+) -> Result<(), MergeError> {
+    let of = |model: &Model| serde_json::from_str(&hf::config_json(model, TokenIds::default()));
+    let (own, theirs): (Value, Value) = (of(a).unwrap_or_default(), of(b).unwrap_or_default());
+    match differing("", &own, &theirs) {
+        None => Ok(()),
+        Some((key, of_a, of_b)) => Err(cannot(
+            format!(
+                "{} and {} are different architectures: {key} is {of_a} and {of_b}",
+                shown(first.path()),
+                shown(other.path())
+            ),
+            "merge models that were trained from the same one",
+        )),
     }
-    Ok(())
 }
 
 /// The first setting that differs, with both values.
@@ -144,7 +157,7 @@ fn differing(place: &str, a: &Value, b: &Value) -> Option<(String, Value, Value)
     let keys = of_a
         .keys()
         .chain(of_b.keys().filter(|key| !of_a.contains_key(*key)));
-    let mut kept = keys.filter(|key| !OF_TRAINING.iter().any(|word| key.contains(word)));
+    let mut kept = keys.filter(|key| !PASSED.iter().any(|word| key.contains(word)));
     kept.find_map(|key| {
         let place = match place {
             "" => key.clone(),

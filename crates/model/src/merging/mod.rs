@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::ops::Range;
 
 /// How models are merged.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy)]
 pub struct Method {
     pub word: &'static str,
     /// What it does, in half a sentence.
