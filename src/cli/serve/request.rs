@@ -298,8 +298,12 @@ fn texts(fields: &mut Fields) -> Result<Vec<Prompt>, Wrong> {
         }
         Some(Value::Array(list)) if !list.is_empty() => list
             .into_iter()
-            .map(|item| match item {
+            .enumerate()
+            .map(|(at, item)| match item {
                 Value::String(text) => Ok(Prompt::Text(text)),
+                Value::Array(ids) if ids.is_empty() => {
+                    Err(Wrong::field(&format!("prompt[{at}]"), "no token ids"))
+                }
                 Value::Array(ids) => tokens(&ids),
                 other => Err(wrong(&other)),
             })

@@ -337,6 +337,10 @@ fn suggestion(target: &str, folder: &Path, child: Option<&OsStr>, sources: &Spec
     if target.ends_with(".toml") {
         return "specs are YAML: convert it to key: value lines".into();
     }
+    let there = folder.join(target);
+    if there.exists() && !there.is_dir() {
+        return "copy it to a file: a spec is read several times, which a pipe or a device does not allow".into();
+    }
     // A run: what it was asked for is in it.
     if child.is_none() && folder.join(target).join("spec.yaml").is_file() {
         return format!(

@@ -402,6 +402,7 @@ fn what_is_wrong_is_named_with_what_was_expected() {
             "prompt: expected a text, a list of token ids, or a list of these, found -2",
         ),
         (json!({"prompt": [[1], {}]}), "prompt: expected a text"),
+        (json!({"prompt": [[1], []]}), "prompt[1]: no token ids"),
         (json!({"prompt": [[1, "a"]]}), "found \"a\""),
         (
             json!({"prompt": "a", "logprobs": 21}),
