@@ -217,7 +217,7 @@ impl Server {
     ) -> Result<Accepted, Failed> {
         // A page of another site cannot send this type without asking first, which is not granted.
         if !is_json(headers) {
-            let what = "the Content-Type must be application/json".to_string();
+            let what = "the Content-Type must be application/json: with curl, -H 'Content-Type: application/json'".to_string();
             return Err(Failed::Wrong(Wrong { param: None, what }));
         }
         let asked = request::read(endpoint, body, &self.defaults).map_err(Failed::Wrong)?;
