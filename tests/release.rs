@@ -289,6 +289,26 @@ fn a_lora_run_is_released_as_an_adapter_or_merged() {
         statuses(&out).contains(&("description".into(), "fail".into())),
         "{out}"
     );
+    // What failed is not staged, and nothing says so.
+    let words = [
+        "release",
+        "mine",
+        "--format",
+        "peft",
+        "--license",
+        "mit",
+        "--to",
+        "refused",
+    ];
+    let (out, code, errors) = llmtui(dir.path(), &words);
+    assert_eq!(code, 2, "{out}{errors}");
+    let flowing = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(!flowing.contains("staged in"), "{out}");
+    assert!(
+        flowing.contains("not staged: the export in refused stays")
+            && flowing.contains("llmtui release refused"),
+        "{out}"
+    );
     let (out, _) = go(&[
         "release",
         "mine",

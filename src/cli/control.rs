@@ -65,6 +65,24 @@ fn out_of_reach(run: &RunDir) -> Failure {
     Failure::machine(what, hint)
 }
 
+/// [`not_running`] for a command to an engine: of a finished run there is nothing left to be asked for.
+fn no_engine(run: &RunDir, runs_dir: &Path) -> Failure {
+    let failure = not_running(run, runs_dir);
+    let over = |summary: index::RunSummary| {
+        summary.status == RunStatus::Finished && !summary.has_steps_left()
+    };
+    match index::summarize(run).is_ok_and(over) {
+        true => Failure {
+            hint: format!(
+                "{} shows it",
+                run_ref::command("attach", run.path(), runs_dir)
+            ),
+            ..failure
+        },
+        false => failure,
+    }
+}
+
 impl Controlled {
     /// Connects to the named run, or to the newest live one, and reads its log.
     ///
@@ -85,7 +103,7 @@ impl Controlled {
             return Err(out_of_reach(&run).into());
         }
         if !link.live() {
-            return Err(not_running(&run, &cx.runs_dir).into());
+            return Err(no_engine(&run, &cx.runs_dir).into());
         }
         let state = RunState::new();
         let mut controlled = Controlled {
@@ -149,7 +167,7 @@ impl Controlled {
             Incoming::Closed(Some(why)) => {
                 return Err(Failure::machine(why.clone(), "llmtui runs").into());
             }
-            Incoming::Closed(None) => return Err(not_running(&self.run, &self.runs_dir).into()),
+            Incoming::Closed(None) => return Err(no_engine(&self.run, &self.runs_dir).into()),
         }
         Ok(item)
     }
@@ -200,12 +218,18 @@ mod tests {
             let (v, seq, t) = (1, 1, UnixMillis(0));
             let line = serde_json::to_string(&Envelope { v, seq, t, event }).unwrap();
             std::fs::write(run.events_path(), format!("{line}\n")).unwrap();
-            not_running(&run, dir.path())
+            (
+                not_running(&run, dir.path()),
+                no_engine(&run, dir.path()).hint,
+            )
         };
-        let stopped = said(Outcome::Stopped);
+        let (stopped, asked) = said(Outcome::Stopped);
+        assert_eq!(asked, stopped.hint);
         assert!(stopped.what.ends_with(" is not running"), "{stopped:?}");
         assert!(stopped.hint.starts_with("llmtui resume "), "{stopped:?}");
-        let completed = said(Outcome::Completed);
+        let (completed, asked) = said(Outcome::Completed);
+        // Who stops a run wants no longer one.
+        assert!(asked.starts_with("llmtui attach "), "{asked}");
         assert!(completed.what.ends_with(" has completed all its steps"));
         assert!(
             completed.hint.contains("llmtui train --resume "),

@@ -189,6 +189,11 @@ impl Extension {
         &self.loaded.spec
     }
 
+    /// What is reported before it starts, without what the engine says itself.
+    pub fn line(&self, run: &RunDir) -> String {
+        self.lines(run).into_iter().next().unwrap_or_default()
+    }
+
     /// What is reported before it starts.
     pub fn lines(&self, run: &RunDir) -> Vec<String> {
         let (spec, was) = (&self.loaded.spec, &self.was);

@@ -68,11 +68,12 @@ impl Progress {
                 by,
                 ..
             } => {
+                let rank = self.state.rank_of_best(by.as_ref());
                 let by = by.as_ref().and_then(|by| by.not_by_loss());
                 let best = match (best, by) {
                     (false, _) => String::new(),
-                    (true, None) => ", best so far".into(),
-                    (true, Some(words)) => format!(", best so far by {words}"),
+                    (true, None) => format!(", {rank}"),
+                    (true, Some(words)) => format!(", {rank} by {words}"),
                 };
                 vec![format!(
                     "checkpoint {} ({}){best}",

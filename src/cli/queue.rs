@@ -44,10 +44,28 @@ pub fn live(word: &str, cx: &Context) -> anyhow::Result<Option<RunDir>> {
 pub fn note_live(run: &RunDir, cx: &Context) {
     let live = index::newest_live_beside(&cx.runs_dir, run);
     if let Some(live) = live.ok().flatten() {
-        let name = one_line(&live.folder());
-        errln!(
+        errln!("{}", beside(&live));
+    }
+}
+
+/// What is said of a live run, or of the last one of a queue.
+fn beside(live: &RunDir) -> String {
+    let name = one_line(&live.folder());
+    match index::waits_for(live).map(|first| one_line(&first.folder())) {
+        Some(first) => format!(
+            "note: {name} is queued behind {first}: two runs share processors and memory; --after {name} begins when both have ended"
+        ),
+        None => format!(
             "note: {name} is live: two runs share processors and memory; --after {name} begins when it has ended"
-        );
+        ),
+    }
+}
+
+/// Waits until this run has ended, and its pipeline with it; no longer once `is_stopped`.
+pub fn wait(run: &RunDir, is_stopped: impl Fn() -> bool) {
+    let is_busy = || run.is_alive() || pipeline_lock(run).is_some_and(|lock| is_locked(&lock));
+    while !is_stopped() && is_busy() {
+        pause(LOOK);
     }
 }
 
@@ -125,6 +143,48 @@ mod tests {
         await_engine(&ended, &clock, Duration::from_secs(60));
         await_engine(&new("c"), &clock, LOOK);
         assert!(clock.elapsed() - begin < Duration::from_secs(30));
+    }
+
+    /// "is live: … begins when it has ended" was said of a run that waits itself.
+    #[test]
+    fn a_queued_run_is_not_called_live() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = SystemClock::new();
+        let new = |name: &str| RunDir::create(dir.path(), name, "", "", &clock).unwrap();
+        let (first, second) = (new("a"), new("b"));
+        let _claims = (first.claim().unwrap(), second.claim().unwrap());
+        let live = format!("note: {} is live:", first.folder());
+        assert!(beside(&first).starts_with(&live), "{}", beside(&first));
+        let after = first.path().display().to_string();
+        let line = serde_json::to_string(&crate::wire::Envelope {
+            v: 1,
+            seq: 1,
+            t: crate::base::clock::UnixMillis(0),
+            event: crate::wire::Event::Queued { after },
+        });
+        std::fs::write(second.events_path(), line.unwrap() + "\n").unwrap();
+        let told = beside(&second);
+        let words = format!("{} is queued behind {}", second.folder(), first.folder());
+        assert!(
+            told.contains(&words) && told.contains("both have ended"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn a_wait_ends_with_the_run_or_a_stop() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = SystemClock::new();
+        let run = RunDir::create(dir.path(), "a", "", "", &clock).unwrap();
+        let claim = run.claim().unwrap();
+        let looks = std::cell::Cell::new(0);
+        wait(&run, || {
+            looks.set(looks.get() + 1);
+            looks.get() > 2
+        });
+        assert_eq!(looks.get(), 3, "it waits while the run is live");
+        drop(claim);
+        wait(&run, || false);
     }
 
     #[test]

@@ -210,14 +210,17 @@ fn target(args: &Args, cx: &Context) -> anyhow::Result<Target> {
 
 /// The target's run on the disk; of one that is extended also what its files were before.
 fn written(target: Target, cx: &Context) -> anyhow::Result<(RunDir, Option<Before>)> {
+    if let Target::Resumed(run, _) = &target
+        && index::summarize(run).is_ok_and(|summary| summary.nothing_saved)
+    {
+        errln!("no checkpoint yet: it starts over from step 0");
+    }
     match target {
         Target::Resumed(run, None) => Ok((run, None)),
         Target::Resumed(run, Some(extension)) => {
             let before = extension.write(&run)?;
-            extension
-                .lines(&run)
-                .iter()
-                .for_each(|line| errln!("{line}"));
+            // The engine itself says what becomes of the learning rate.
+            errln!("{}", extension.line(&run));
             Ok((run, Some(before)))
         }
         Target::New(loaded) => {

@@ -95,6 +95,32 @@ stages:
     );
 }
 
+/// A stage behind a faulty one was looked at only once that one was mended.
+#[test]
+fn a_stage_that_starts_from_a_faulty_one_is_looked_at_where_its_model_is_known() {
+    let place = Place::new(
+        "name: mine
+stages:
+  - {name: base, train: smoke, set: {lr: -2}}
+  - {name: more, train: smoke, set: {lr: -1}}
+  - {name: last, train: smoke, from: more, set: {epochs: 0}}
+  - {name: good, train: smoke, from: base}
+",
+    );
+    let refused = place.go(&["train", "mine.yaml", "--dry-run"]);
+    assert_eq!(code(&refused), 2, "{}", out(&refused));
+    let printed = err(&refused);
+    for words in [
+        "3 problems in the pipeline:",
+        "stage base",
+        "stage more",
+        "stage last",
+    ] {
+        assert!(printed.contains(words), "{words}: {printed}");
+    }
+    assert!(!printed.contains("stage good"), "{printed}");
+}
+
 /// They came in three rounds: those of the file, those of specs and tasks, a file of data that is not there.
 #[test]
 fn faults_of_the_file_hide_none_of_specs_tasks_and_data() {

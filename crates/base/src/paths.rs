@@ -193,7 +193,10 @@ pub fn not_found_hint(said: &Path, full: &Path) -> String {
     let there = folder.as_os_str().is_empty() || folder.is_dir();
     let relative = "relative paths start from the working directory";
     match (there, said.is_absolute()) {
-        (true, true) => "check the name: its folder holds nothing that is called so".into(),
+        (true, true) => format!(
+            "check the name: no such file in {}",
+            crate::text::shown(folder)
+        ),
         (true, false) => format!("check the path: {relative}"),
         (false, true) => "check the path: its folder does not exist either".into(),
         (false, false) => format!("check the path: its folder does not exist either; {relative}"),

@@ -13,6 +13,7 @@ use crate::pipeline::{
 };
 use crate::spec::{self, SpecSources};
 use crate::tasks;
+use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
@@ -221,6 +222,39 @@ pub fn of_its_words(train: &Train, cx: &Context) -> impl Iterator<Item = (String
         Some((format!("set.{key}"), Failure::user_error(what, hint)))
     });
     unknown.chain(missing_data(train, cx))
+}
+
+/// A stage with what decides on its model and its vocabulary alone; `None` where it says nothing else.
+pub fn without_training(train: &Train) -> Option<Train> {
+    let kept = |all: &Map<String, Value>| -> Map<String, Value> {
+        let all = all.iter().filter(|(key, _)| shapes_the_model(key));
+        all.map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    };
+    let sound = Train {
+        spec: match &train.spec {
+            Value::Object(all) => Value::Object(kept(all)),
+            word => word.clone(),
+        },
+        set: kept(&train.set),
+        from: train.from.clone(),
+    };
+    let says_less = sound.spec != train.spec || sound.set.len() < train.set.len();
+    says_less.then_some(sound)
+}
+
+fn shapes_the_model(key: &str) -> bool {
+    const SECTIONS: [&str; 6] = ["extends", "method", "model", "adapter", "data", "engine"];
+    const SETTINGS: [&str; 4] = [
+        "train",
+        "train.from",
+        "train.dequantize",
+        "train.resize_vocab",
+    ];
+    let key = key.trim().replace('-', "_");
+    let path = spec::alias::resolve(&key).unwrap_or(&key);
+    let section = path.split('.').next().unwrap_or(path);
+    SECTIONS.contains(&section) || SETTINGS.contains(&path)
 }
 
 fn missing_data(train: &Train, cx: &Context) -> Option<(String, Failure)> {

@@ -119,7 +119,12 @@ pub fn plan(
         match found.map_err(anyhow::Error::downcast::<Failure>) {
             Ok(found) => planned.extend(found),
             Err(Ok(_)) if is_over => faults.spread(&stage.name),
-            Err(Ok(failure)) => faults.add(places, name, stage.work.word(), failure)?,
+            Err(Ok(failure)) => {
+                faults.add(places, name, stage.work.word(), failure)?;
+                if let Work::Train(train) = &stage.work {
+                    planner.guess(at, train);
+                }
+            }
             Err(Err(error)) => return Err(error),
         }
     }
@@ -167,7 +172,19 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Whether a stage takes a model or a tokenizer of a stage in which something is wrong.
+    /// The model of a stage in which something else is wrong, such as its learning rate: stages that start from it are looked at all
+    /// the same.
+    fn guess(&mut self, at: usize, train: &Train) {
+        let known = self.models.contains_key(&self.pipeline.stages[at].name);
+        let Some(sound) = check::without_training(train).filter(|_| !known) else {
+            return;
+        };
+        if let Ok(training) = self.read(at, &sound) {
+            self.remember(&training);
+        }
+    }
+
+    /// Whether a stage takes a model or a tokenizer of a stage in which something is wrong, and that is not known for it.
     fn rests_on_a_fault(&self, at: usize, train: &Train, faults: &check::Faults) -> bool {
         if faults.hide_nothing() {
             return false;
@@ -176,7 +193,7 @@ impl<'a> Planner<'a> {
         let before = &self.pipeline.stages[..at];
         let learns = |stage: &&Stage| matches!(stage.work, Work::Tokenizer(_));
         let from = match &train.from {
-            StageModel::Stage(name) => faults.has(name),
+            StageModel::Stage(name) => faults.has(name) && !self.models.contains_key(name),
             StageModel::Spec => before.iter().filter(learns).any(|s| faults.has(&s.name)),
         };
         let mut judges = self.pipeline.judges_of(at, &sources).into_iter();

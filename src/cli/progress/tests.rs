@@ -45,6 +45,47 @@ fn a_roll_back_is_told_where_it_gives_up_steps() {
         told.contains("rolled back to step 5: 3 steps discarded"),
         "{told}"
     );
+    // Nothing was saved to roll back to.
+    let told = resumed(0);
+    assert!(
+        told.contains("no checkpoint yet: it starts over, 8 steps discarded"),
+        "{told}"
+    );
+}
+
+/// Of equal evaluations the later counts as the best: a pass@1 of 0 was "best so far" twice.
+#[test]
+fn a_tie_is_no_new_best() {
+    let saved = |step: u64, pass: f64| Event::Checkpointed {
+        step,
+        path: format!("checkpoints/step-{step:06}"),
+        bytes: 1,
+        seconds: 0.1,
+        best: true,
+        val_loss: None,
+        by: Some(crate::wire::Best {
+            step,
+            metric: "eval/pass@1".into(),
+            value: crate::wire::Num(pass),
+            direction: crate::wire::Direction::Higher,
+        }),
+    };
+    let events = [started(20), saved(1, 0.0), saved(2, 0.0), saved(3, 0.5)];
+    let events = events.into_iter().map(|event| (0, event)).collect();
+    let lines = told(events).1;
+    let of = |step: u64| {
+        let name = format!("step-{step:06}");
+        lines.iter().find(|line| line.contains(&name)).unwrap()
+    };
+    assert!(of(1).contains("best so far by eval/pass@1 0"), "{lines:?}");
+    assert!(
+        of(2).contains("as good as the best before it by eval/pass@1 0"),
+        "{lines:?}"
+    );
+    assert!(
+        of(3).contains("best so far by eval/pass@1 0.5"),
+        "{lines:?}"
+    );
 }
 
 fn told(events: Vec<(u64, Event)>) -> (Progress, Vec<String>) {

@@ -7,6 +7,7 @@ use super::exit::{Exit, Failure, is_broken_pipe};
 use super::{Context, card, finding, model_ref, out};
 use crate::base::finding::{Finding, Status};
 use crate::base::json;
+use crate::base::ssh::shell_quote;
 use crate::base::text::{one_line, shown};
 use crate::models::{self, Parts};
 use crate::release::{self, LocalEnv, Subject};
@@ -207,7 +208,15 @@ impl<'a> Release<'a> {
         let tally = finding::tally(&self.findings);
         outln!("{}\n{tally}", rows.trim_end())?;
         if let Some(made) = &self.made {
-            outln!("\nstaged in {}", shown(made))?;
+            match self.is_refused() {
+                false => outln!("\nstaged in {}", shown(made))?,
+                // Only an export is there then.
+                true => outln!(
+                    "\nnot staged: the export in {} stays, to be corrected; `llmtui release {}` checks it again",
+                    shown(made),
+                    shell_quote(&one_line(&made.to_string_lossy()))
+                )?,
+            }
         }
         match &self.parcel {
             Some(parcel) => push::tell(parcel, self.args),

@@ -58,7 +58,7 @@ pub struct Args {
     /// Port to listen on; 0 takes a free one
     #[arg(long, value_name = "N", default_value_t = 8080)]
     pub port: u16,
-    /// Name of the model in the API. Default: as MODEL is written, without its folder
+    /// Name of the model in the API; one with its own adapter is also there without it, as NAME-base. Default: as MODEL is written, without its folder
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// File with the key that requests must have (`Authorization: Bearer KEY`). Default: LLMTUI_API_KEY, else none
@@ -97,7 +97,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let at = listener.local_addr()?;
     let options = vec!["--parallel".to_string(), args.parallel.to_string()];
     let link = chat::open(&path, &args.adapters, args.kv_cache, options, cx)?;
-    let model = Model::start(link, name)?;
+    let model = Model::start(link, &name, args.adapters.len())?;
     for note in model.about().notes.iter() {
         errln!("{note}");
     }
@@ -162,11 +162,15 @@ fn welcome(model: &Model, at: SocketAddr) {
         true => "chat and completions",
         false => "completions only: the model has no chat template",
     };
+    let names: Vec<&str> = about.names().collect();
     errln!(
         "{} · {what} · context {} tokens",
-        about.names.join(", "),
+        names.join(", "),
         crate::base::human::grouped(about.context)
     );
+    if let [(own, Some(_)), (base, None), ..] = about.served.as_slice() {
+        errln!("{own} answers with its adapter, {base} without");
+    }
     errln!("http://{at}/v1 · Ctrl-C stops");
 }
 

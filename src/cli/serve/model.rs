@@ -24,8 +24,9 @@ const ENDED: &str = "it ended";
 /// What the server says about its model.
 #[derive(Debug, Clone)]
 pub struct About {
-    /// The model's name, then its adapters'.
-    pub names: Vec<String>,
+    /// What requests may call it, each with the adapter that then answers (none: the base alone). The first is that of requests
+    /// without a name.
+    pub served: Vec<(String, Option<String>)>,
     pub context: u64,
     /// Answers that it writes at once.
     pub parallel: usize,
@@ -165,18 +166,17 @@ pub enum NotTaken {
 }
 
 impl Model {
-    /// Waits until the model is loaded, and answers from then on.
+    /// Waits until the model is loaded, and answers from then on. `named`: adapters that it was started with, beside its own.
     ///
     /// # Errors
-    /// It fails to load, with the reason.
-    pub fn start(mut link: Link, name: String) -> anyhow::Result<Model> {
-        let about = loaded(&mut link, name)?;
+    /// It fails to load, with the reason; two would have one name.
+    pub fn start(mut link: Link, name: &str, named: usize) -> anyhow::Result<Model> {
+        let (about, in_use) = loaded(&mut link, name, named)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()?;
         let (jobs, waiting) = mpsc::unbounded_channel();
         let (end, ended) = watch::channel(None);
-        let in_use = about.names.get(1).cloned();
         let scheduler = Scheduler::new(link, in_use, about.parallel);
         std::thread::spawn(move || runtime.block_on(scheduler.run(waiting, end)));
         let places = Arc::new(Semaphore::new(PLACES));
@@ -192,10 +192,10 @@ impl Model {
         &self.about
     }
 
-    /// The adapter that a request's `model` names: `Some(None)` for the model itself, `None` for a name that is unknown.
+    /// The adapter that a request's `model` names: `Some(None)` for the base alone, `None` for a name that is unknown.
     pub fn adapter_named(&self, name: &str) -> Option<Option<String>> {
-        let at = self.about.names.iter().position(|known| known == name)?;
-        Some((at > 0).then(|| name.to_string()))
+        let known = self.about.served.iter().find(|(known, _)| known == name);
+        known.map(|(_, adapter)| adapter.clone())
     }
 
     /// A place for a request and all its answers.
@@ -237,7 +237,14 @@ impl Model {
     }
 }
 
-fn loaded(link: &mut Link, name: String) -> anyhow::Result<About> {
+impl About {
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.served.iter().map(|(name, _)| name.as_str())
+    }
+}
+
+/// What the model says of itself once it is loaded, and the adapter that answers then.
+fn loaded(link: &mut Link, name: &str, named: usize) -> anyhow::Result<(About, Option<String>)> {
     loop {
         match link.blocking_recv() {
             Incoming::Event(envelope) => {
@@ -250,22 +257,44 @@ fn loaded(link: &mut Link, name: String) -> anyhow::Result<About> {
                     ..
                 } = envelope.event
                 {
-                    if adapters.contains(&name) {
-                        let what = format!("the model and an adapter are both called {name}");
-                        let fix = format!("--name {name}-base, or another name for the model");
-                        return Err(Failure::user_error(what, fix).into());
-                    }
-                    return Ok(About {
-                        names: std::iter::once(name).chain(adapters).collect(),
+                    let about = About {
+                        served: served(name, &adapters, named)?,
                         context,
                         parallel: parallel.unwrap_or(1).max(1) as usize,
                         template: template.is_some(),
                         notes: notes.iter().map(|note| one_line(note)).collect(),
-                    });
+                    };
+                    return Ok((about, adapters.into_iter().next()));
                 }
             }
             Incoming::CaughtUp => {}
             Incoming::Closed(why) => return Err(gone(why.as_deref()).into()),
         }
     }
+}
+
+/// What requests may call a model whose adapters are the `named` ones, then its own if it has one: by its name that answers, and
+/// its base is `NAME-base`.
+fn served(
+    name: &str,
+    adapters: &[String],
+    named: usize,
+) -> Result<Vec<(String, Option<String>)>, Failure> {
+    let (named, own) = adapters.split_at(named.min(adapters.len()));
+    let mut served = vec![(name.to_string(), own.first().cloned())];
+    if !own.is_empty() {
+        served.push((format!("{name}-base"), None));
+    }
+    for adapter in named {
+        if served.iter().any(|(taken, _)| taken == adapter) {
+            let what = format!(
+                "the model and an adapter are both called {}",
+                one_line(adapter)
+            );
+            let fix = "--name NAME gives the model another name";
+            return Err(Failure::user_error(what, fix));
+        }
+        served.push((adapter.clone(), Some(adapter.clone())));
+    }
+    Ok(served)
 }

@@ -291,7 +291,7 @@ pub fn error(kind: &str, what: &str, param: Option<&str>) -> Value {
 }
 
 /// The list of models.
-pub fn models(names: &[String], created: u64) -> Value {
+pub fn models(names: &[&str], created: u64) -> Value {
     let all: Vec<Value> = names.iter().map(|name| model(name, created)).collect();
     json!({"object": "list", "data": all})
 }

@@ -121,8 +121,8 @@ async fn wrong_method(method: Method, uri: Uri) -> Response {
 }
 
 async fn models(State(server): State<Server>) -> Response {
-    let names = &server.model.about().names;
-    json_of(StatusCode::OK, &reply::models(names, server.seconds()))
+    let names: Vec<&str> = server.model.about().names().collect();
+    json_of(StatusCode::OK, &reply::models(&names, server.seconds()))
 }
 
 async fn one_model(State(server): State<Server>, Path(name): Path<String>) -> Response {
@@ -217,7 +217,7 @@ impl Server {
     ) -> Result<Accepted, Failed> {
         // A page of another site cannot send this type without asking first, which is not granted.
         if !is_json(headers) {
-            let what = "the Content-Type must be application/json".to_string();
+            let what = "the Content-Type must be application/json: with curl, -H 'Content-Type: application/json'".to_string();
             return Err(Failed::Wrong(Wrong { param: None, what }));
         }
         let asked = request::read(endpoint, body, &self.defaults).map_err(Failed::Wrong)?;
@@ -226,7 +226,7 @@ impl Server {
             let what = "this model has no chat template: use /v1/completions".to_string();
             return Err(Failed::Wrong(Wrong { param: None, what }));
         }
-        let name = asked.model.unwrap_or_else(|| about.names[0].clone());
+        let name = asked.model.unwrap_or_else(|| about.served[0].0.clone());
         let adapter = self.model.adapter_named(&name);
         let adapter = adapter.ok_or_else(|| self.no_model(&name))?;
         Ok(Accepted {
@@ -246,7 +246,8 @@ impl Server {
     }
 
     fn no_model(&self, name: &str) -> Failed {
-        let known = self.model.about().names.join(", ");
+        let names: Vec<&str> = self.model.about().names().collect();
+        let known = names.join(", ");
         Failed::NoModel(format!(
             "model: there is no {}; there is {known}",
             one_line(name)

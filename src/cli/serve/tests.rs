@@ -39,7 +39,7 @@ fn served_with(
     slow: Duration,
 ) -> Served {
     let (link, commands) = engine(template, adapters);
-    served_over(link, commands, key, slow)
+    served_over(link, commands, key, slow, adapters.len())
 }
 
 fn served_over(
@@ -47,9 +47,10 @@ fn served_over(
     commands: std_mpsc::Receiver<Command>,
     key: Option<&str>,
     slow: Duration,
+    named: usize,
 ) -> Served {
     let server = routes::Server {
-        model: Arc::new(Model::start(link, "tiny".into()).unwrap()),
+        model: Arc::new(Model::start(link, "tiny", named).unwrap()),
         defaults: Defaults::default(),
         access: Access::of(None, key).unwrap(),
         clock: crate::base::clock::SystemClock::new(),
@@ -204,6 +205,58 @@ fn the_name_of_an_adapter_chooses_it() {
         error(&unknown),
         (404, "model: there is no gpt-4; there is tiny, poet, lawyer")
     );
+}
+
+/// A run with an adapter answers as it was trained, asked by its name or by none; its base has a name of its own.
+#[test]
+fn a_run_with_its_own_adapter_is_served_tuned() {
+    let (link, commands) = engine(Some("t"), &["poet", "2026-12-01-tiny"]);
+    let server = served_over(link, commands, None, model::SLOW, 1);
+    let names = server.ask("GET", "/v1/models", "", "").1;
+    let names: Value = serde_json::from_str(&names).unwrap();
+    let ids: Vec<&str> = (0..3)
+        .map(|i| names["data"][i]["id"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids, ["tiny", "tiny-base", "poet"]);
+    let own = Some("2026-12-01-tiny".to_string());
+    for (asked, said, switched) in [
+        (json!({}), "tiny", Some(own)),
+        (json!({"model": "tiny"}), "tiny", None),
+        (json!({"model": "tiny-base"}), "tiny-base", Some(None)),
+        (
+            json!({"model": "poet"}),
+            "poet",
+            Some(Some("poet".to_string())),
+        ),
+    ] {
+        let (status, reply) = server.chat(&asked);
+        assert_eq!((status, reply["model"].as_str()), (200, Some(said)));
+        let adapter = server
+            .commands
+            .try_iter()
+            .find_map(|command| match command {
+                Command::UseAdapter { name } => Some(name),
+                _ => None,
+            });
+        assert_eq!(adapter, switched, "{asked}");
+    }
+}
+
+/// A run named by its folder is called like its own adapter, which has no name of its own here; another adapter may not be.
+#[test]
+fn names_that_meet_are_refused_unless_it_is_the_runs_own() {
+    let (link, _) = engine(None, &["tiny"]);
+    let model = Model::start(link, "tiny", 0).unwrap();
+    assert_eq!(model.adapter_named("tiny"), Some(Some("tiny".into())));
+    for taken in ["tiny", "tiny-base"] {
+        let (link, _) = engine(None, &[taken, "own"]);
+        let refused = Model::start(link, "tiny", 1).err().unwrap();
+        let refused = refused.to_string();
+        assert!(
+            refused.contains(&format!("both called {taken}")),
+            "{refused}"
+        );
+    }
 }
 
 #[test]

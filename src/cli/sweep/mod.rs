@@ -7,8 +7,9 @@ use super::args::SpecArgs;
 use super::exit::{Exit, Failure};
 use super::pipeline::child::{self, Stop};
 use super::trials::{self, Earlier, SeenData, State};
-use super::{Context, memory, model_ref, run_ref, target};
+use super::{Context, memory, model_ref, queue, run_ref, target};
 use crate::base::human::{counted, number};
+use crate::base::text::one_line;
 use crate::plan::calibration::Machine;
 use crate::plan::start::new_run;
 use crate::plan::{plan, target as plan_target};
@@ -44,6 +45,9 @@ pub struct Args {
     /// Train even if a preflight check fails, or a plan does not fit
     #[arg(long)]
     pub force: bool,
+    /// Begin when this run has ended, however it ends: the name or directory of a live run or pipeline; behind those that are queued there
+    #[arg(long, value_name = "RUN", conflicts_with = "dry_run")]
+    pub after: Option<String>,
     /// Show which runs there would be and what they would cost, then stop
     #[arg(long)]
     pub dry_run: bool,
@@ -223,6 +227,12 @@ fn all_differ(planned: &[Planned]) -> Result<(), Failure> {
 /// Trains what is not there yet, in order. A stop ends the sweep; so does a run that could not begin.
 fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Result<()> {
     let stop = Stop::listen(false);
+    if let Some(word) = &args.after
+        && let Some(last) = queue::live(word, cx)?
+    {
+        errln!("waits until {} has ended", one_line(&last.folder()));
+        queue::wait(&last, || stop.is_requested());
+    }
     let count = planned.len();
     let mut is_first = true;
     for (at, planned) in planned.iter_mut().enumerate() {

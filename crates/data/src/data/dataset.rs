@@ -3,7 +3,7 @@
 //! documents is in `prepare`, forming rows in `corpus` and `documents`.
 
 use super::Unit;
-use super::chat::SplitMarker;
+use super::chat::{SplitMarker, Template};
 use super::corpus::Corpus;
 use super::documents::{Documents, Portion};
 use super::formats::FormatId;
@@ -27,6 +27,8 @@ pub struct Dataset {
     pub notes: Vec<String>,
     /// The ids after which a model falls silent: the token that ends a turn, and the one that ends a text.
     pub ends: Vec<u32>,
+    /// The chat template of training conversations; none where there are none.
+    pub template: Option<Template>,
     /// What the chat template writes after an answer, where there is one.
     pub(super) behind_answers: Option<String>,
     /// The format of training rows whose prompts are texts although there is a chat template, which does not write them.
@@ -60,6 +62,9 @@ pub struct TrainingCounts {
     /// Turns of the assistant, and those that only call a tool and come out empty.
     pub answers: u64,
     pub empty_calls: u64,
+    /// Rows, and those of them with an empty answer to learn.
+    pub rows: u64,
+    pub empty_answers: u64,
 }
 
 /// What truncated and dropped documents cost one source.

@@ -4,8 +4,10 @@ use super::context::RunContext;
 use super::roles::Models;
 use super::rollouts::stops;
 use crate::base::sampling::{ContextLimit, Sampling};
+use crate::data::chat::GenerationPrompt;
+use crate::data::render::decoded;
 use crate::data::tokenizer::Stops;
-use crate::data::{Dataset, Tokenizer};
+use crate::data::{Dataset, Message, Tokenizer};
 use crate::kernels::errors::error_text;
 use crate::nn::generate::{
     Continuing, GeneratedToken, Prompt, WhenFull, generate_batch, generate_by,
@@ -37,6 +39,24 @@ impl Given {
             text: text.into(),
             tokens,
             continues: true,
+        })
+    }
+
+    /// What a user asks: a turn of its own where the run is on conversations, as in chat. A text that the template has written
+    /// already, or of a run on plain texts, is continued as it stands.
+    fn of_user(text: &str, data: &Dataset) -> Result<Given, String> {
+        let Some(template) = data.template.as_ref().filter(|t| !t.has_written(text)) else {
+            return Given::of_text(text, &data.tokenizer);
+        };
+        // As rows are in training.
+        let turn = decoded(&[Message::new("user", text)]);
+        let rendered = template.render(&turn, None, GenerationPrompt::With);
+        let text = rendered.map_err(|e| format!("the prompt: {e}; {}", e.hint()))?;
+        let tokens = data.tokenizer.encode(&text);
+        Ok(Given {
+            tokens: tokens.map_err(|e| format!("the prompt: {e}; {}", e.hint()))?,
+            text,
+            continues: false,
         })
     }
 
@@ -155,7 +175,8 @@ impl RunContext<'_, '_> {
     }
 
     /// Samples and reports it. An empty prompt (blanks and line breaks) of a run that learns answers means its held-out
-    /// questions: without its template such a model only goes on with line breaks. Texts begin after a line break.
+    /// questions: without its template such a model only goes on with line breaks. Any other one is asked there as a user's turn.
+    /// Texts begin after a line break.
     pub(super) fn sample_now(&mut self, prompt: &str, sampling: &Sampling) -> Result<(), String> {
         if self.spec.model.is_reward_model() {
             return Err("a reward model scores completions and cannot generate".into());
@@ -167,7 +188,10 @@ impl RunContext<'_, '_> {
         };
         if given.is_empty() {
             let prompt = if prompt.is_empty() { "\n" } else { prompt };
-            given.push(Given::of_text(prompt, &self.data.tokenizer)?);
+            given.push(match prompt.trim().is_empty() {
+                true => Given::of_text(prompt, &self.data.tokenizer)?,
+                false => Given::of_user(prompt, &self.data)?,
+            });
         }
         let mut sampling = sampling.clone();
         if sampling.stop.is_empty() {

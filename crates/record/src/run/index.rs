@@ -105,6 +105,9 @@ pub struct RunSummary {
     /// The method's id; empty until the engine has logged it.
     pub method: String,
     pub step: u64,
+    /// It ended behind its first step without a checkpoint: to go on is to start over.
+    #[serde(skip)]
+    pub nothing_saved: bool,
     /// 0 until the engine has logged it.
     pub max_steps: u64,
     pub n_params: u64,
@@ -332,6 +335,7 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         status,
         phase: scan.phase.filter(|_| alive),
         step: scan.step,
+        nothing_saved: status != RunStatus::Live && scan.step > 0 && run.checkpoints().is_empty(),
         train_loss: figures.train_loss,
         val_loss: vals.last().map(|(_, loss)| *loss),
         val_bpb: scan.measured.bpbs.last().map(|(_, bits)| *bits),

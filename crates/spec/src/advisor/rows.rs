@@ -5,11 +5,13 @@ use super::faulty::FaultyRows;
 use super::inspection::{DataFacts, ReferenceKind, preview};
 use super::reading::Sample;
 use super::sequences::SampledRow;
+use crate::base::human;
 use crate::base::text::one_line;
 use crate::data::formats::{
     Columns, Detection, FormatId, Suggestion, detect, in_options, read as read_row, suggest,
     suggest_answers, unread,
 };
+use crate::data::render::answers_nothing;
 use crate::data::source::{ReadContext, Rows, SourceConfig, announced_rows, rows as read};
 use crate::data::{Content, DataError, Message, Record, RowFault, Turns};
 use serde_json::Value;
@@ -214,12 +216,31 @@ fn sample_facts(sample: &[Record], detected: &DetectedFormat) -> (DataFacts, f64
         guessed: (!detected.names.is_empty()).then(|| detected.found.clone()),
         labelled: None,
         note: match trainable {
-            true => detected.caveat.clone(),
+            true => [detected.caveat.clone(), silent(sample, format, columns)]
+                .into_iter()
+                .filter(|words| !words.is_empty())
+                .collect::<Vec<_>>()
+                .join("; "),
             false => format!("no method here trains on {} yet", kind.title()),
         },
         preview: preview(lines.iter().map(String::as_str)),
     };
     (facts, share)
+}
+
+/// How many rows of the sample have an empty answer; empty where none has.
+fn silent(sample: &[Record], format: FormatId, columns: &Columns) -> String {
+    let read = sample
+        .iter()
+        .filter_map(|row| read_row(format, row, columns).ok());
+    let n = read.filter(|row| answers_nothing(&row.content)).count();
+    match n {
+        0 => String::new(),
+        n => format!(
+            "{n} of the first {} have an empty answer: the model learns to answer nothing; `llmtui data clean FILE --drop empty --out COPY.jsonl` drops them",
+            human::counted(sample.len() as u64, "row")
+        ),
+    }
 }
 
 /// What every row of the sample has for a reward.
@@ -611,6 +632,23 @@ mod tests {
         assert_eq!(look("a.jsonl", chat).unwrap().messages, 2.0);
         let plain = r#"{"prompt": "a", "completion": "b"}"#;
         assert_eq!(look("a.jsonl", plain).unwrap().messages, 0.0);
+    }
+
+    /// The wizard was silent about data with nothing to answer, of which a run learns to say nothing.
+    #[test]
+    fn empty_answers_are_a_caveat() {
+        let row = |answer: &str| {
+            format!(
+                "{{\"messages\": [{{\"role\": \"user\", \"content\": \"hi\"}}, {{\"role\": \"assistant\", \"content\": \"{answer}\"}}]}}\n"
+            )
+        };
+        let note = |text: String| look("a.jsonl", &text).unwrap().note;
+        assert_eq!(note(row("ho")), "");
+        let told = note(row("ho") + &row("") + &row(" "));
+        assert!(
+            told.starts_with("2 of the first 3 rows have an empty answer"),
+            "{told}"
+        );
     }
 
     /// A prompt stands before both answers of its pair; what is no part of the sequences does not count.

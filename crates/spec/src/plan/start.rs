@@ -10,6 +10,7 @@ use crate::base::human;
 use crate::base::paths::{Env, expand_home};
 use crate::base::text::one_line;
 use crate::data::source::Origin;
+use crate::data::tokenizer::TokenizerConfig;
 use crate::data::{DataEnv, DataError};
 use crate::hardware::{GpuSummary, Memory};
 use crate::models::{self, SourceError};
@@ -94,8 +95,8 @@ const MAX_SMALL: u64 = 1 << 20;
 /// A token stands for fewer bytes of a text on average.
 const MOST_BYTES_PER_TOKEN: f64 = 16.0;
 
-/// Reads data that are so small that a split by a fraction may lack a row, so that no run is made which could not begin. Of larger
-/// data, and of a split by rows or files, the run itself reports what is wrong with them.
+/// Reads data that are so small that a split by a fraction may lack a row, and the first rows of larger files, so that no run is made
+/// which could not begin. What is wrong further on, and with a split by rows or files, the run itself reports.
 ///
 /// # Errors
 /// A text shorter than a row, no row to validate on, or whatever else is wrong with them.
@@ -110,11 +111,19 @@ pub fn check_small_data(spec: &RunSpec, env: &Env) -> Result<(), DataError> {
     });
     let is_small = |bytes: u64| bytes <= MAX_SMALL && (bytes as f64) < enough;
     match sizes.sum::<Option<u64>>() {
-        Some(bytes) if !sources.is_empty() && is_small(bytes) => {
+        Some(bytes) if !sources.is_empty() && (is_small(bytes) || first_rows_fail(spec)) => {
             spec.open_data(&DataEnv::from_env(env)).map(drop)
         }
         _ => Ok(()),
     }
+}
+
+/// Whether the first rows cannot become tokens: conversations without a chat template, say. A tokenizer of the run's own is trained on
+/// all of the data first.
+fn first_rows_fail(spec: &RunSpec) -> bool {
+    const ROWS: u64 = 2;
+    let is_there = matches!(spec.data.tokenizer, TokenizerConfig::File(_));
+    is_there && matches!(spec.open_sample(ROWS), Err(DataError::Row(_)))
 }
 
 fn size_of_file(path: &Path) -> Option<u64> {
@@ -408,6 +417,35 @@ mod tests {
             check_small_data(&loaded(&[]).spec, &Env::default()).ok(),
             Some(())
         );
+    }
+
+    /// Of a file that is no small one, conversations without a template ended the run that was made for them.
+    #[test]
+    fn conversations_without_a_template_are_refused_before_their_run_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("chats.jsonl");
+        let turns = r#"{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}"#;
+        std::fs::write(&path, format!("{turns}\n").repeat(2_000)).unwrap();
+        let tokenizer = dir.path().join("tokenizer.json");
+        let json = serde_json::json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+            "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
+            "model": {"type": "WordLevel", "vocab": {"?": 0, "a": 1, "b": 2}, "unk_token": "?"},
+        });
+        std::fs::write(&tokenizer, json.to_string()).unwrap();
+        let check = |more: &[&str]| {
+            let words = [
+                format!("data.path={}", path.display()),
+                format!("data.tokenizer={}", tokenizer.display()),
+                "method=sft".into(),
+            ];
+            let words = words.iter().map(String::as_str).chain(more.iter().copied());
+            let spec = loaded(&words.collect::<Vec<_>>()).spec;
+            check_small_data(&spec, &Env::default()).map_err(|e| e.to_string())
+        };
+        let error = check(&[]).unwrap_err();
+        assert!(error.contains("chat template"), "{error}");
+        assert_eq!(check(&["data.template=plain"]), Ok(()));
     }
 
     #[test]

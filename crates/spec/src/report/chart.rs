@@ -74,14 +74,9 @@ pub(super) fn drawing(state: &RunState, curves: &Curves) -> Option<Drawing> {
     if !(low.is_finite() && high.is_finite()) {
         return None;
     }
-    let pad = if high > low {
-        0.0
-    } else {
-        high.abs().max(1.0) * 0.05
-    };
     let frame = Frame {
         steps,
-        values: [low - pad, high + pad],
+        values: span(low, high),
     };
     let (mut shapes, frame) = (grid(&frame), &frame);
     for (series, line) in lines.iter().enumerate() {
@@ -102,6 +97,16 @@ pub(super) fn drawing(state: &RunState, curves: &Curves) -> Option<Drawing> {
         height: HEIGHT,
         shapes,
     })
+}
+
+/// The values of the frame: those of the series, and some room where they are all the same. Zeros lie on the floor: a norm or a share
+/// has none below.
+fn span(low: f64, high: f64) -> [f64; 2] {
+    match high > low {
+        true => [low, high],
+        false if high == 0.0 => [0.0, 1.0],
+        false => [low - high.abs() * 0.05, high + high.abs() * 0.05],
+    }
 }
 
 fn grid(frame: &Frame) -> Vec<Shape> {
@@ -166,13 +171,23 @@ fn number(value: f64, apart: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::ticks;
+    use super::{span, ticks};
 
     fn labels(low: f64, high: f64) -> Vec<String> {
         ticks([low, high])
             .into_iter()
             .map(|(_, label)| label)
             .collect()
+    }
+
+    /// Shares of 0 stood on an axis from -0.04 to 0.04.
+    #[test]
+    fn equal_values_get_room_on_their_own_side_of_zero() {
+        assert_eq!(span(0.0, 0.0), [0.0, 1.0]);
+        let [low, high] = span(0.02, 0.02);
+        assert!(0.0 < low && low < 0.02 && 0.02 < high && high < 0.03);
+        assert!(span(-2.0, -2.0)[1] < 0.0);
+        assert_eq!(span(1.0, 3.0), [1.0, 3.0]);
     }
 
     #[test]

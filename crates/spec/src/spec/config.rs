@@ -192,8 +192,8 @@ pub struct ExtraSet {
 pub struct SampleConfig {
     /// Sample every this many steps, and after the last one; below 1 a share of the run, 0 only after the last.
     pub every: Every,
-    /// Prompt for samples. Empty: held-out questions in their template when training on answers, a line break when training
-    /// on text.
+    /// Prompt for samples: a user's turn in the chat template when training on chats (unless it has the template's markers), else
+    /// text to continue. Empty: held-out questions in their template when training on answers, a line break when training on text.
     pub prompt: String,
     /// Sampling settings.
     pub sampling: Sampling,

@@ -260,6 +260,26 @@ mod tests {
         assert_eq!((found.better, found.worse, found.win_rate), (1, 0, 0.75));
     }
 
+    /// An `exact` that nobody asked for was the headline, 0 where the reward was 1, and alone was compared.
+    #[test]
+    fn one_reward_is_the_headline_and_a_comparison_is_there_where_it_is_asked_for() {
+        let names = |rewards: &str| {
+            let prepared = task(rewards).unwrap();
+            let records = judge(&prepared, answers(["so it is 2", "4"])).unwrap();
+            let summary = summarize(prepared.task.config(), &records);
+            let readings = summary.readings.iter().map(|r| r.metric.clone());
+            (summary.headline.clone(), readings.collect::<Vec<_>>())
+        };
+        let (headline, metrics) = names("[number]");
+        assert_eq!(
+            (headline.as_str(), metrics),
+            ("number", vec!["number".to_string()])
+        );
+        let (headline, metrics) = names("[number], extract: [{name: whole, take: first}]");
+        assert_eq!(headline, "whole");
+        assert!(metrics.contains(&"number".to_string()), "{metrics:?}");
+    }
+
     #[test]
     fn rewards_that_cannot_be_given_are_told_before_anything_is_asked() {
         let error = task("[{model: {path: ''}}]").unwrap_err();

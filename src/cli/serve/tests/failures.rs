@@ -19,7 +19,14 @@ fn what_cannot_be_answered_says_why() {
     );
     assert_eq!(broken.1["error"]["type"], "server_error");
     for (method, path, headers, body, status, part) in [
-        ("POST", "/v1/completions", "", "{}", 400, "Content-Type"),
+        (
+            "POST",
+            "/v1/completions",
+            "",
+            "{}",
+            400,
+            "-H 'Content-Type: application/json'",
+        ),
         ("POST", "/v1/completions", JSON, "{", 400, "not JSON"),
         ("GET", "/v1/completions", "", "", 405, "does not take GET"),
         (

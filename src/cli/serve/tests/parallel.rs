@@ -71,7 +71,7 @@ fn rows(parallel: usize, adapters: &[&str]) -> Rows {
         }
     });
     Rows {
-        served: served_over(link, asked, None, model::SLOW),
+        served: served_over(link, asked, None, model::SLOW, adapters.len()),
         pass,
     }
 }

@@ -68,7 +68,7 @@ fn a_reader_that_takes_nothing_ends_its_answer_and_hears_of_it() {
 #[test]
 fn pieces_that_end_without_a_last_one_are_an_error_and_no_wait() {
     let (link, _commands) = engine(None, &[]);
-    let model = Arc::new(Model::start(link, "tiny".into()).unwrap());
+    let model = Arc::new(Model::start(link, "tiny", 0).unwrap());
     let (send, pieces) = mpsc::unbounded_channel();
     drop(send);
     let echo = answer::Echo::default();

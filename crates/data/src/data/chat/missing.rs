@@ -8,6 +8,9 @@ use crate::data::{DataConfig, DataError, Message, Tokenizer};
 /// What helps where a template leaves out tools.
 pub const TOOLS_FIX: &str = "choose a template with tools, e.g. -s data.template=qwen or mistral";
 
+/// The fix where a model that is asked has such a template.
+pub const ASK_WITHOUT_TOOLS: &str = "ask without the tools";
+
 /// One marker that is split.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SplitMarker {
@@ -28,7 +31,7 @@ impl Template {
     }
 
     /// Whether a text holds what this template writes: one of its markers, or what it puts behind a user's turn, as `[/INST]`.
-    pub(in crate::data) fn has_written(&self, text: &str) -> bool {
+    pub fn has_written(&self, text: &str) -> bool {
         const SAID: &str = "what a user says";
         let turn = [Message::new("user", SAID)];
         let rendered = self.render(&turn, None, GenerationPrompt::With);

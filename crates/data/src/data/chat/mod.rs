@@ -16,7 +16,7 @@ mod validate;
 pub use builtin::{BUILTIN, Builtin, PLAIN};
 pub use choose::AUTO;
 pub(super) use missing::marks_in;
-pub use missing::{SplitMarker, TOOLS_FIX};
+pub use missing::{ASK_WITHOUT_TOOLS, SplitMarker, TOOLS_FIX};
 pub use row::{Formula, RowTemplate};
 pub(super) use validate::PARSER;
 

@@ -103,6 +103,7 @@ impl Dataset {
         let Tokens {
             tokenizer,
             ends,
+            template,
             behind_answers,
             plain_prompts,
             cut_marks,
@@ -120,6 +121,7 @@ impl Dataset {
             place: place(&train),
             notes,
             ends,
+            template,
             behind_answers,
             plain_prompts,
             cut_marks,
@@ -185,6 +187,7 @@ impl Dataset {
             place: ready.name,
             notes,
             ends: like.ends.clone(),
+            template: like.template.clone(),
             behind_answers,
             plain_prompts: None,
             cut_marks: Vec::new(),
@@ -210,6 +213,7 @@ fn corpus(config: &DataConfig, request: Request<'_>) -> Result<Dataset, DataErro
         place: corpus.place.clone(),
         notes: corpus.notes.clone(),
         ends: end_tokens(&corpus.tokenizer, None),
+        template: None,
         behind_answers: None,
         plain_prompts: None,
         cut_marks: Vec::new(),
@@ -239,6 +243,8 @@ struct Tokens {
     tokenizer: Arc<Tokenizer>,
     /// The tokens that end a turn or a text.
     ends: Vec<u32>,
+    /// As [`Dataset`] has it.
+    template: Option<Template>,
     /// The tokens that the template puts after an answer.
     behind_answers: Option<String>,
     /// As [`Dataset`] has them.
@@ -301,13 +307,14 @@ fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, Data
     let cut_marks = supervised_in.iter().filter(|_| of_file);
     let cut_marks = cut_marks.flat_map(|template| template.cut_marks(&tokenizer));
     let cut_marks = cut_marks.collect();
-    let tokenizer = match supervised_in {
-        Some(template) => Arc::new(Arc::unwrap_or_clone(tokenizer).with_template(&template)),
+    let tokenizer = match &supervised_in {
+        Some(template) => Arc::new(Arc::unwrap_or_clone(tokenizer).with_template(template)),
         None => tokenizer,
     };
     Ok(Tokens {
         tokenizer,
         ends,
+        template: supervised_in,
         behind_answers,
         plain_prompts,
         cut_marks,
@@ -536,6 +543,8 @@ fn count(learning: &mut TrainingCounts, source: &Ready, portion: &Portion, accou
     learning.without_tools += tally.without_tools;
     learning.answers += tally.answers;
     learning.empty_calls += tally.empty_calls;
+    learning.rows += tally.rows - tally.skipped;
+    learning.empty_answers += tally.rendered.empty_answers;
     if account.lost_tokens + account.cut_off > 0 {
         learning.losses.push(Loss {
             source: source.name.clone(),

@@ -7,11 +7,13 @@
 
 mod mask;
 mod post_training;
+mod silent;
 mod turns;
 mod unwritten;
 mod weighted;
 
 pub use post_training::{PostTrainingExample, padding, scored_token};
+pub use silent::answers_nothing;
 pub(in crate::data) use turns::SpecialTokens;
 pub use turns::decoded;
 pub use unwritten::Unwritten;
@@ -60,7 +62,7 @@ pub struct RenderCounts {
     /// The same of turns, where the template writes an answer otherwise than its generation prompt begins one.
     #[serde(default)]
     pub other_openings: u64,
-    /// Prompts with an empty answer: only its end token is supervised.
+    /// Rows with an empty answer: only its end token is supervised.
     #[serde(default)]
     pub empty_answers: u64,
     /// Rows that request supervision of turns of other roles.
@@ -237,9 +239,6 @@ impl Renderer {
             Content::Text(text) => self.text(text, example.extra.contains_key(CONTINUES), place)?,
             Content::Chat(messages) => self.chat(messages, tools, place)?,
             Content::Completion { prompt, completion } => {
-                if matches!(completion, Turns::Text(text) if text.trim().is_empty()) {
-                    count(&self.counters.empty_answers);
-                }
                 self.completion((prompt, completion), tools, place, self.train_on)?
             }
             other @ (Content::Preference { .. }
@@ -249,7 +248,14 @@ impl Renderer {
             }
         };
         self.note(&document);
+        self.note_silence(&example.content);
         Ok(document)
+    }
+
+    fn note_silence(&self, content: &Content) {
+        if answers_nothing(content) {
+            count(&self.counters.empty_answers);
+        }
     }
 
     fn note(&self, document: &Document) {

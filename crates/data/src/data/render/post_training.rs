@@ -151,6 +151,7 @@ impl Renderer {
             self.note(&document);
             Ok(document)
         };
+        self.note_silence(&example.content);
         match &example.content {
             Content::Preference {
                 prompt,

@@ -76,7 +76,7 @@ fn look(
     }
 }
 
-fn calls(message: &Message) -> Option<&Vec<Value>> {
+pub(super) fn calls(message: &Message) -> Option<&Vec<Value>> {
     let calls = message.extra.get("tool_calls")?.as_array();
     calls.filter(|calls| !calls.is_empty())
 }

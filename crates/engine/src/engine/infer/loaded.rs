@@ -9,8 +9,8 @@ use crate::base::child::Child;
 use crate::base::human::{self, counted};
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::base::text::one_line;
-use crate::data::chat::GenerationPrompt;
 use crate::data::chat::tool_calls::{FORMATS, Format, Tools};
+use crate::data::chat::{ASK_WITHOUT_TOOLS, GenerationPrompt};
 use crate::data::render::decoded;
 use crate::data::tokenizer::{self, TextStream};
 use crate::data::{DataError, Message};
@@ -336,10 +336,9 @@ impl LoadedModel {
         let all = Value::from(tools);
         let text = render((!tools.is_empty()).then_some(&all))?;
         if !tools.is_empty() && render(None)? == text {
-            return Err(
-                "this model's chat template does not render tools: it was not trained to call any"
-                    .into(),
-            );
+            return Err(format!(
+                "this model's chat template does not render tools: it was not trained to call any; {ASK_WITHOUT_TOOLS}"
+            ));
         }
         let text = text + begun;
         let tokens = active.tokenizer.encode(&text).map_err(|e| e.to_string())?;

@@ -18,12 +18,14 @@ pub const CHECK: Check = Check {
 
 fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     if subject.spec.method.needs().unit == Unit::Ranked {
-        return Ok(Finding::pass(
+        return Ok(Finding::not_applicable(
             "answers are scored at their last token; nothing is generated",
         ));
     }
     if subject.spec.method.needs().mask != LossMask::CompletionOnly {
-        return Ok(Finding::pass("plain text: there are no answers to end"));
+        return Ok(Finding::not_applicable(
+            "plain text: there are no answers to end",
+        ));
     }
     let tokenizer = &subject.data.tokenizer;
     let names = |ids: &[u32]| tokenizer.decode(ids);

@@ -25,7 +25,7 @@ const LONG: f64 = 0.5;
 fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     let (spec, data) = (subject.spec, subject.data);
     if spec.method.on_policy().is_none() {
-        return Ok(Finding::pass("no answers are scored"));
+        return Ok(Finding::not_applicable("no answers are scored"));
     }
     let batch = data.train_batch(spec.seed, 0, ROWS);
     let asked = Asked::rows(&batch);

@@ -2,6 +2,7 @@
 //! the copy that was written, so that the check needs no further memory.
 
 use super::{Check, Finding, Subject, hash};
+use crate::base::human::grouped;
 use crate::engine::EngineError;
 use crate::engine::checkpoint::disk::RealDisk;
 use crate::engine::checkpoint::{self, Fingerprint, Store};
@@ -23,7 +24,8 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     if n_params > MAX_PARAMS {
         return Ok(Finding::unknown(
             format!(
-                "{n_params} parameters would take long to write; the first checkpoint is verified anyway"
+                "{} parameters would take long to write; the first checkpoint is verified anyway",
+                grouped(n_params as u64)
             ),
             "",
         ));

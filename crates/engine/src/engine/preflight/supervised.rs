@@ -1,5 +1,5 @@
 //! Every document has supervised tokens. Rows whose whole answer is masked or truncated cost time without effect; if all are,
-//! the loss is 0.0 and the run "succeeds".
+//! the loss is 0.0 and the run "succeeds". Of an empty answer only its end is supervised: the model learns to answer nothing.
 
 use super::{Check, Finding, Subject};
 use crate::base::human::{grouped, percent};
@@ -24,7 +24,39 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     })
 }
 
+/// What is worse of the two: documents with nothing to learn, or answers that say nothing.
 fn judge(learning: &TrainingCounts) -> Finding {
+    let (masked, silent) = (judge_masks(learning), judge_answers(learning));
+    match silent {
+        Some(silent) if silent.status < masked.status => silent,
+        _ => masked,
+    }
+}
+
+/// Answers that are empty.
+fn judge_answers(learning: &TrainingCounts) -> Option<Finding> {
+    let &TrainingCounts {
+        rows,
+        empty_answers,
+        ..
+    } = learning;
+    let share = empty_answers as f64 / rows.max(1) as f64;
+    let evidence = format!(
+        "{} of {} rows ({}) have an empty answer",
+        grouped(empty_answers),
+        grouped(rows),
+        percent(share, 1)
+    );
+    let cause = "a field was lost or left empty: only the end of such an answer is supervised, and the model learns to answer nothing";
+    let fix = "`llmtui data clean FILE --drop empty --out COPY.jsonl` drops them";
+    match share {
+        share if share > FAIL => Some(Finding::fail(evidence, cause, fix)),
+        share if share > WARN => Some(Finding::warn(evidence, cause, fix)),
+        _ => None,
+    }
+}
+
+fn judge_masks(learning: &TrainingCounts) -> Finding {
     let &TrainingCounts {
         documents,
         nothing_supervised,
@@ -93,6 +125,29 @@ mod tests {
                 .to_string()
                 .contains("400 of 1,000 documents (40.0 %)")
         );
+    }
+
+    /// "ready to train" stood over data with nothing to answer, and the loss was blamed on the model.
+    #[test]
+    fn empty_answers_are_told_and_many_stop_the_run() {
+        let judged = |empty_answers| {
+            judge(&TrainingCounts {
+                documents: 29,
+                rows: 30,
+                empty_answers,
+                ..TrainingCounts::default()
+            })
+        };
+        assert_eq!(judged(0).status, Status::Pass);
+        assert_eq!(judged(1).status, Status::Warn);
+        let half = judged(15);
+        assert_eq!(half.status, Status::Fail);
+        let told = half.evidence.to_string();
+        assert!(
+            told.contains("15 of 30 rows (50.0 %) have an empty answer"),
+            "{told}"
+        );
+        assert!(half.fix.contains("data clean"), "{}", half.fix);
     }
 
     /// Rows with answers were said to have none.

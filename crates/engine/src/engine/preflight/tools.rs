@@ -20,7 +20,7 @@ const FAIL: f64 = 0.5;
 fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     Ok(match &subject.data.learning {
         Some(learning) => judge(learning),
-        None => Finding::pass("one text: it has no tools"),
+        None => Finding::not_applicable("one text: it has no tools"),
     })
 }
 

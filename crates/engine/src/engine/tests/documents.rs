@@ -281,6 +281,32 @@ fn samples_of_a_run_on_answers_are_answers_to_held_out_questions() {
     assert!(first.len() == 2 && at(20).eq(first), "{asked:?}");
 }
 
+/// A prompt of one's own is asked as held-out questions are; without its template the model was asked in a format that it never saw.
+#[test]
+fn the_own_prompt_of_a_run_on_chats_is_a_users_turn() {
+    let files = Files::new();
+    let tokenizer = "data.tokenizer={bpe: {vocab_size: 300}}";
+    let few = ["sample.sampling.max_new_tokens=4", "max_steps=2"];
+    let asked = |data: &str, prompt: &str| {
+        let prompt = format!("sample.prompt={prompt:?}");
+        let run = sft(&[&[data, tokenizer, &prompt], &few[..]].concat());
+        let events = run.go();
+        let of = |event: &Event| match event {
+            Event::Sampled { prompt, .. } => Some(prompt.clone()),
+            _ => None,
+        };
+        events.iter().find_map(of).expect("no sample")
+    };
+    let chats = files.one();
+    let turn = "<|im_start|>user\n3+4=<|im_end|>\n<|im_start|>assistant\n";
+    assert_eq!(asked(&chats, "3+4="), turn);
+    // What has the template's markers is taken as written.
+    assert_eq!(asked(&chats, turn), turn);
+    let plain = Run::new(&["max_steps=2", "sample.prompt=First", few[0]]).go();
+    let raw = |event: &Event| matches!(event, Event::Sampled { prompt, .. } if prompt == "First");
+    assert!(plain.iter().any(raw));
+}
+
 #[test]
 fn a_checkpoint_speaks_the_format_that_it_supervised() {
     use crate::engine::infer::{LoadedModel, TextModel};

@@ -2,10 +2,12 @@
 
 use super::{empty_answers, metric};
 use crate::base::finding::{Finding, Signal};
-use crate::base::human::percent;
+use crate::base::human::{counted, percent};
 use crate::base::registry::Entry;
+use crate::base::stats;
 use crate::diagnosis::Rule;
 use crate::diagnosis::view::{ENOUGH, View};
+use crate::run::series::Point;
 
 pub const RULE: Rule = Rule {
     entry: Entry {
@@ -18,6 +20,8 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
+/// Steps that say it of a run that goes on; of one that has ended all there are.
+const FEW: usize = 5;
 /// Share of held-out prompts answered correctly from which on a constant reward is what was wanted.
 const SOLVED: f64 = 0.99;
 /// A spread below this share of the mean reward is what f32 leaves of equal values.
@@ -53,8 +57,11 @@ pub(super) fn solved(view: &View<'_>, least: f64) -> Option<Signal> {
 
 fn judge(view: &View<'_>) -> Option<Finding> {
     let spread = view.recent(metric::REWARD_STD);
-    if spread.len() < ENOUGH || empty_answers::explains(view) {
+    if empty_answers::explains(view) {
         return None;
+    }
+    if spread.len() < ENOUGH {
+        return judge_few(view, &spread);
     }
     let reward = view.typical(metric::REWARD)?;
     let varied = spread
@@ -77,5 +84,35 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         signals,
         "no completion is better than another, so there is no learning signal: the reward's rule never or always applies",
         "test it on your own completions« with `llmtui reward test`|»; «a cold start (rollout.cold_start_steps)|supervised fine-tuning first» teaches the form of an answer",
+    ))
+}
+
+/// Of a young or short run: nothing is said unless no step so far has taught it anything.
+fn judge_few(view: &View<'_>, spread: &[Point]) -> Option<Finding> {
+    let least = match view.state.finished {
+        Some(_) => 1,
+        None => FEW,
+    };
+    let rewards: Vec<f64> = view
+        .recent(metric::REWARD)
+        .iter()
+        .map(|p| p.value)
+        .collect();
+    let reward = stats::median(&rewards)?;
+    let solves = |pass: f64| pass >= SOLVED;
+    if spread.len() < least
+        || spread.iter().any(|point| varies(point.value, reward))
+        || view.state.latest(metric::PASS_AT_1).is_some_and(solves)
+    {
+        return None;
+    }
+    let steps = counted(spread.len() as u64, "step");
+    let words = format!(
+        "no learning signal in {steps}: all completions of a prompt have equal rewards, {reward:.2} in the mean"
+    );
+    Some(Finding::warn(
+        vec![Signal::of(metric::REWARD_STD, 0.0, words).at(view.state.step)],
+        "no completion is better than another: they are cut off, or all right or all wrong",
+        "more completions per prompt, longer ones, easier prompts; test the reward on completions of your own« with `llmtui reward test`|»",
     ))
 }

@@ -139,3 +139,47 @@ fn an_rl_phase_without_a_second_evaluation_is_not_judged() {
         Verdict::TooEarly
     );
 }
+
+/// Two of two steps with equal rewards: the run was "too early" to be judged, and "reward hacking: ok" the only word about it.
+#[test]
+fn a_short_run_whose_rewards_are_all_equal_had_no_learning_signal() {
+    let short = |std: f64, ended: bool| {
+        let mut tape = Tape::new(None, 0);
+        let spec = tape.state.head.as_ref().unwrap().spec.clone();
+        tape.begin("grpo", spec);
+        for step in 1..=2 {
+            tape.step(
+                step,
+                &[("reward", 0.25), ("reward_std", std), ("grad_norm", 0.0)],
+            );
+        }
+        if ended {
+            tape.add(Event::Finished {
+                outcome: crate::wire::Outcome::Completed,
+                step: 2,
+                tokens: 2,
+                val_loss: None,
+                best: None,
+                train_loss: None,
+                seconds: 1.0,
+                message: String::new(),
+            });
+        }
+        tape
+    };
+    let equal = short(0.0, true);
+    let found = equal.found("constant_reward").unwrap();
+    assert_eq!(found.status, Status::Warn);
+    let told = found.evidence.to_string();
+    assert!(told.starts_with("no learning signal in 2 steps"), "{told}");
+    let diagnosis = equal.diagnose();
+    assert_eq!(diagnosis.verdict, Verdict::TooEarly);
+    assert!(
+        diagnosis.summary.contains("no learning signal"),
+        "{}",
+        diagnosis.summary
+    );
+    assert!(short(0.1, true).found("constant_reward").is_none());
+    // One that goes on may have had two hard prompts.
+    assert!(short(0.0, false).found("constant_reward").is_none());
+}

@@ -86,7 +86,7 @@ impl RunState {
             ),
             Event::Checked { finding, .. } => return found("preflight", finding),
             Event::Evaluated { .. } => return evaluated_line(event),
-            Event::Checkpointed { .. } => return checkpointed_line(event),
+            Event::Checkpointed { .. } => return self.checkpointed_line(event),
             Event::Adjusted {
                 step,
                 key,
@@ -112,10 +112,15 @@ impl RunState {
             }
             Event::RolledBack { step } if self.step > *step => {
                 let lost = human::grouped(self.step - step);
-                Line::info(format!(
-                    "rolled back to step {}: {lost} steps discarded",
-                    human::grouped(*step)
-                ))
+                Line::info(match *step == 0 && self.checkpoints.is_empty() {
+                    true => {
+                        format!("no checkpoint yet: it starts over, {lost} steps discarded")
+                    }
+                    false => format!(
+                        "rolled back to step {}: {lost} steps discarded",
+                        human::grouped(*step)
+                    ),
+                })
             }
             Event::StartedOver if self.step > 0 => {
                 let lost = human::grouped(self.step);
@@ -292,31 +297,49 @@ fn scores(values: &Values) -> Vec<String> {
     told.collect()
 }
 
-fn checkpointed_line(event: &Event) -> Option<Line> {
-    let Event::Checkpointed {
-        path,
-        bytes,
-        best,
-        val_loss,
-        by,
-        ..
-    } = event
-    else {
-        return None;
-    };
-    let name = path.rsplit('/').next().unwrap_or(path);
-    let val = val_loss.map(|x| format!(", val {}", human::number(x.0)));
-    let why = match best {
-        true => match by.as_ref().and_then(Best::not_by_loss) {
-            Some(words) => format!(" (best so far by {words})"),
-            None => format!(" (best so far{})", val.unwrap_or_default()),
-        },
-        false => String::new(),
-    };
-    Some(Line::notice(
-        Level::Good,
-        format!("checkpoint {name} kept{why}, {}", human::bytes(*bytes)),
-    ))
+impl RunState {
+    fn checkpointed_line(&self, event: &Event) -> Option<Line> {
+        let Event::Checkpointed {
+            path,
+            bytes,
+            best,
+            val_loss,
+            by,
+            ..
+        } = event
+        else {
+            return None;
+        };
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let val = val_loss.map(|x| format!(", val {}", human::number(x.0)));
+        let why = match best {
+            true => {
+                let rank = self.rank_of_best(by.as_ref());
+                match by.as_ref().and_then(Best::not_by_loss) {
+                    Some(words) => format!(" ({rank} by {words})"),
+                    None => format!(" ({rank}{})", val.unwrap_or_default()),
+                }
+            }
+            false => String::new(),
+        };
+        Some(Line::notice(
+            Level::Good,
+            format!("checkpoint {name} kept{why}, {}", human::bytes(*bytes)),
+        ))
+    }
+
+    /// What a checkpoint is that counts as the best: of equal ones the newest does.
+    pub fn rank_of_best(&self, by: Option<&Best>) -> &'static str {
+        let equals = |by: &Best| {
+            let earlier = self.checkpoints.iter().filter(|c| c.step < by.step);
+            let mut readings = earlier.filter_map(|c| c.by.as_ref());
+            readings.any(|other| other.metric == by.metric && other.value == by.value)
+        };
+        match by.is_some_and(equals) {
+            true => "as good as the best before it",
+            false => "best so far",
+        }
+    }
 }
 
 /// What a check or a rule found, where that is worth a line.

@@ -148,7 +148,7 @@ pub const COMMON: &[Knob] = &[
     knob(
         "sample.prompt",
         "empty, or your own question or beginning",
-        "the prompt of the samples on screen",
+        "the prompt of the samples on screen: on chats a user's turn, else text to continue",
     ),
     knob(
         "seed",

@@ -1,7 +1,8 @@
 //! What is started beside a live run asks first, whichever way it was asked for: from Home, the palette, a key, the editor or the
-//! wizard.
+//! wizard. So does a run that would go on from nothing.
 
 use super::App;
+use crate::base::human::counted;
 use crate::base::text::one_line;
 use crate::run::index::RunStatus;
 use crate::ui::effect::Effect;
@@ -16,6 +17,8 @@ use std::path::{Path, PathBuf};
 /// The question, and its answer to wait.
 const START: &str = "start";
 const AFTER: &str = "after";
+/// The question whether a run without a checkpoint starts over.
+const OVER: &str = "over";
 
 /// What is to be started.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,16 +43,25 @@ struct Live {
     in_pipeline: bool,
 }
 
-fn topic() -> Topic {
+fn topic(about: &'static str) -> Topic {
     Topic {
         pane: &home::ENTRY,
-        about: START,
+        about,
     }
 }
 
 impl App {
-    /// Starts it; beside a live run it asks first. A template is only set up, and a pipeline waits for none.
+    /// Starts it; beside a live run it asks first, and so does a run whose steps were not saved.
     pub(super) fn begin(&mut self, wanted: Wanted) -> Vec<Effect> {
+        let Some(question) = starts_over(&self.store, &wanted) else {
+            return self.begin_beside(wanted);
+        };
+        self.over = Some(wanted);
+        self.open(Box::new(question))
+    }
+
+    /// Beside a live run it asks first. A template is only set up, and a pipeline waits for none.
+    fn begin_beside(&mut self, wanted: Wanted) -> Vec<Effect> {
         let waits = match &wanted {
             Wanted::Preset(name) => !self.store.is_template(name) && !self.store.is_pipeline(name),
             Wanted::Resume(_) | Wanted::Spec { .. } => true,
@@ -69,7 +81,7 @@ impl App {
         let why =
             "Two runs at a time share processors and memory: each is slower, and both may not fit.";
         let answers = ["start now, beside it", "start nothing"];
-        let question = Question::new(&title, vec![why.into()], answers, topic());
+        let question = Question::new(&title, vec![why.into()], answers, topic(START));
         let after = match last.in_pipeline {
             true => "start when its pipeline has ended",
             false => "start when it has ended",
@@ -78,13 +90,18 @@ impl App {
         self.open(Box::new(question.or(AFTER, after).first()))
     }
 
-    /// Takes the answer to that question; `None` where it is another's.
+    /// Takes the answer to such a question; `None` where it is another's.
     pub(super) fn begin_as_answered(
         &mut self,
         about: Topic,
         answer: &Answer,
     ) -> Option<Vec<Effect>> {
-        if about != topic() {
+        if about == topic(OVER) {
+            let said = matches!(answer, Answer::Text(word) if word == YES);
+            let wanted = self.over.take().filter(|_| said);
+            return Some(wanted.map_or_else(Vec::new, |wanted| self.begin_beside(wanted)));
+        }
+        if about != topic(START) {
             return None;
         }
         Some(match (self.wanted.take(), answer) {
@@ -103,6 +120,25 @@ impl App {
             Wanted::Spec { name, yaml, force } => self.start_spec(name, yaml, force, after),
         }
     }
+}
+
+/// Whether a run that has nothing to go on from is to be trained again from its first step.
+fn starts_over(store: &Store, wanted: &Wanted) -> Option<Question> {
+    let Wanted::Resume(path) = wanted else {
+        return None;
+    };
+    let run = store.runs().iter().find(|run| run.path == *path)?;
+    if !run.nothing_saved {
+        return None;
+    }
+    let name = one_line(short_run(&run.id));
+    let why = format!(
+        "{name} has saved nothing to go on from: its {} are discarded and trained again from step 0.",
+        counted(run.step, "step")
+    );
+    let answers = ["start over", "leave the run as it is"];
+    let title = "no checkpoint yet: it starts over";
+    Some(Question::new(title, vec![why], answers, topic(OVER)).first())
 }
 
 /// The newest of the live runs on this machine that no other one waits for; not the one that is to go on itself. What is on the

@@ -104,6 +104,8 @@ pub struct App {
     making: Option<(Slot, Vec<Box<dyn Overlay>>)>,
     /// What waits for the answer whether it is to begin beside a live run, and the run that it may wait for.
     wanted: Option<(Wanted, PathBuf)>,
+    /// A run without a checkpoint that may start over.
+    over: Option<Wanted>,
     /// What has the keyboard before it is there.
     opening: Option<Opening>,
     toasts: Toasts,
@@ -140,6 +142,7 @@ impl App {
             overlays: Vec::new(),
             asked_checkpoint: false,
             wanted: None,
+            over: None,
             opening: None,
             toasts: Toasts::default(),
             hits: HitMap::default(),

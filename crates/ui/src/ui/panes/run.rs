@@ -236,8 +236,8 @@ pub fn ask_sample(store: &Store) -> Vec<Request> {
 fn sample_prompt() -> Prompt {
     Prompt::new(
         topic(SAMPLE),
-        "sample: prompt for the model",
-        "{accept} samples after this step; empty: starts from a line break",
+        "sample: on chats a user's turn, else a text to continue",
+        "{accept} samples next step; empty: held-out questions or a line break",
     )
 }
 

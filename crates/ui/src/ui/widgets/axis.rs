@@ -137,8 +137,11 @@ impl Axis {
 
     fn linear(mut low: f64, mut high: f64, max_ticks: usize) -> Self {
         let size = low.abs().max(high.abs());
-        if high - low <= size * 1e-6 {
-            let pad = if size > 0.0 { size * 0.1 } else { 1.0 };
+        if size == 0.0 {
+            // Of zeros alone nobody knows how far they go; few readings go below.
+            high = 1.0;
+        } else if high - low <= size * 1e-6 {
+            let pad = size * 0.1;
             (low, high) = (low - pad, high + pad);
         } else if high - low < size * FINEST {
             let middle = (low + high) / 2.0;
@@ -452,6 +455,9 @@ mod tests {
             labels(Axis::snapped(0.3, 0.52, 4, Scale::Linear)),
             ["0.3", "0.4", "0.5", "0.6"]
         );
+        // Standard deviations of 0 stood on an axis from -1 to 1.
+        let zeros = Axis::snapped(0.0, 0.0, 4, Scale::Linear);
+        assert_eq!((zeros.low, zeros.high), (0.0, 1.0));
         assert_eq!(
             labels(Axis::snapped(1.6, 4.2, 6, Scale::Log)),
             ["1.5", "2", "2.5", "3", "4", "5"]

@@ -152,7 +152,7 @@ fn models_stand_side_by_side_and_are_switched_where_it_is_narrow() {
     let mut bench = Bench::new();
     side_by_side(&mut bench);
     let wide = bench.picture(160, 48);
-    assert!(wide.contains("same prompt, same seed"), "{wide}");
+    assert!(wide.contains("same turns, same seed"), "{wide}");
     for name in [
         "shakespeare-k3qf",
         "SmolLM2-135M-Instruct.Q4_1.gguf",

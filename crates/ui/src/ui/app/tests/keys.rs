@@ -398,6 +398,24 @@ fn a_stopped_run_goes_on_from_its_screen_and_from_home() {
     assert!(
         matches!(&bench.effects[..], [Effect::ResumeRun { run_dir, .. }] if *run_dir == stopped)
     );
+    // One that saved nothing threw its steps away at one key.
+    let mut ended = runs();
+    ended[0].status = crate::run::index::RunStatus::Crashed;
+    let unsaved = ended.iter_mut().find(|run| run.path == stopped).unwrap();
+    (unsaved.nothing_saved, unsaved.step) = (true, 500);
+    let mut bench = Bench::new();
+    bench
+        .msg(Msg::Runs(Ok((ended, Vec::new()))))
+        .press("end up shift-r");
+    assert!(bench.effects.is_empty(), "{:?}", bench.effects);
+    let picture = bench.picture(100, 30);
+    for words in ["no checkpoint yet: it starts over", "500 steps"] {
+        assert!(picture.contains(words), "{words}:\n{picture}");
+    }
+    bench.press("enter");
+    assert!(
+        matches!(&bench.effects[..], [Effect::ResumeRun { run_dir, .. }] if *run_dir == stopped)
+    );
     let mut bench = Bench::new();
     bench.runs().press("shift-r");
     assert!(bench.effects.is_empty(), "a live run is not resumed");

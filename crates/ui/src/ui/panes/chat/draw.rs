@@ -27,7 +27,7 @@ const PATIENCE: u64 = 2;
 
 impl ChatPane {
     /// ```text
-    ///  same prompt, same seed              temperature 0.8 · 200 tokens · seed 1337
+    ///  same turns, same seed              temperature 0.8 · 200 tokens · seed 1337
     ///  ▸ base · step 1,000 · val 1.886   │   sft · step 500 · val 1.2
     ///    gpt2 · 0.8M · completes texts   │   llama · 135M · chat template
     ///
@@ -86,7 +86,7 @@ impl ChatPane {
         let left = match (self.columns.len(), self.focused()) {
             (0, _) | (_, None) => " no model chosen".to_string(),
             (1, Some(column)) => format!(" {}{}", column.model.name(dot), self.newer(context)),
-            (n, _) if shown == n => " same prompt, same seed".to_string(),
+            (n, _) if shown == n => " same turns, same seed".to_string(),
             _ => self.tabs(theme),
         };
         let s = &self.sampling;

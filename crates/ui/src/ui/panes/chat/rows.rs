@@ -6,6 +6,7 @@ use super::reply::{Answer, Done, Reply};
 use super::said::Said;
 use crate::base::human;
 use crate::base::text::{one_line, sanitize};
+use crate::data::chat::ASK_WITHOUT_TOOLS;
 use crate::data::chat::tool_calls::{Call, Part};
 use crate::ui::keymap::Keymap;
 use crate::ui::layout::{wrap, wrap_ranges};
@@ -216,7 +217,11 @@ fn foot(column: &Column, reply: &Reply, look: Look) -> Vec<Line<'static>> {
     let dot = glyphs.separator;
     let mut words = match &reply.answer {
         Answer::Failed(why) => {
+            let clears = why.ends_with(ASK_WITHOUT_TOOLS);
             let mut why = format!("{} {}", glyphs.bad, one_line(why));
+            if clears {
+                why.push_str(&look.keymap.fill(": {settings}, and empty the field tools"));
+            }
             if reply.left_out() && column.converses() {
                 why.push_str("; later turns are sent without this one");
             }

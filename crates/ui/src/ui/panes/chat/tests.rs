@@ -281,6 +281,12 @@ fn a_turn_that_was_stopped_while_it_was_read_stays_and_the_foot_tells_what_was_r
     assert!(foot(&chat).contains("later turns are sent without this one"));
     let sent = say(&mut chat, "next");
     assert_eq!(turns(&sent[0]), [pair("user", "a long text\n\nnext")]);
+    // The cause was told, and not what to do.
+    chat.sent(Slot(1), Ok(5));
+    let why = format!("the template has no tools; {}", crate::data::chat::ASK_WITHOUT_TOOLS);
+    chat.apply(Slot(1), &Event::Rejected { id: 5, why }, UnixMillis(3));
+    let told = foot(&chat);
+    assert!(told.contains("ask without the tools: ctrl-s, and empty the field tools"), "{told}");
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl LineChart<'_> {
                 low
             };
             // Nothing but zeros lies on the floor, not in the middle of a range around it.
-            if self.from_zero && low == 0.0 && high == 0.0 {
+            if low == 0.0 && high == 0.0 {
                 high = 1.0;
             }
         }
