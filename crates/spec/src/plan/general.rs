@@ -419,6 +419,20 @@ fn companions(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
     }
 }
 
+/// In 16 bits, or as its file has it.
+fn teacher(request: &Request, ledger: &mut Ledger) {
+    let Some(teacher) = request.teacher() else {
+        return;
+    };
+    let (n, shard) = (teacher.params as f64, frozen_shard(request));
+    let (bytes, each) = match teacher.is_packed {
+        true => (teacher.weight_bytes as f64, "in the formats of its file"),
+        false => (2.0 * n, "× 2 B"),
+    };
+    let how = format!("{} frozen parameters {each}", short(n));
+    ledger.add(Part::Teacher, bytes / shard, how);
+}
+
 /// Those of a spec; of a method that needs one, without a spec, one as large as the policy. Ranks leave scoring to the process that
 /// drives them.
 fn reward_models(request: &Request, ledger: &mut Ledger) {
