@@ -191,7 +191,11 @@ impl Experience for OwnAnswers {
     fn declarations(&self) -> Vec<MetricInfo> {
         let shared = OF_ANSWERS.iter();
         let shared = shared.filter(|metric| [id::ANSWER_LENGTH, WRITING].contains(&metric.id));
-        [&OF_STEP].into_iter().chain(shared).map(Metric::info).collect()
+        [&OF_STEP]
+            .into_iter()
+            .chain(shared)
+            .map(Metric::info)
+            .collect()
     }
 
     fn readings(&self) -> &[(String, f64)] {

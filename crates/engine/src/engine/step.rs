@@ -380,10 +380,10 @@ impl Stepper {
         ]
         .map(|(id, value)| (id.to_string(), Num(value)))
         .into();
-        let told = self.experience.readings().iter();
-        values.extend(told.map(|(id, value)| (id.clone(), Num(*value))));
         let answers = answers.into_iter().flatten();
         values.extend(answers.map(|(id, value)| (id.clone(), Num(*value))));
+        let told = self.experience.readings().iter();
+        values.extend(told.map(|(id, value)| (id.clone(), Num(*value))));
         if let Some(experts) = found.experts {
             let readings = [
                 (id::EXPERT_LOAD, experts.busiest),

@@ -117,16 +117,23 @@ pub fn distill(
         let results = &mut outputs.teacher.row_outputs[..rows.len() * WIDE];
         let (own, targets) = (&*logits, &inputs.targets[rows.clone()]);
         let both = ((&mut *theirs, teacher.vocab), (&mut *results, WIDE));
-        threads::rows2(both.0, both.1, 4 * COST * vocab, |first, theirs, results| {
-            let pairs = theirs.chunks_exact_mut(teacher.vocab);
-            for (i, (theirs, result)) in pairs.zip(results.chunks_exact_mut(WIDE)).enumerate() {
-                let row = &own[(first + i) * vocab..][..vocab];
-                let (alone, compared) = result.split_at_mut(OUTPUTS);
-                fill_outputs(row, vocab, &targets[first + i..first + i + 1], alone);
-                let sums = teacher.divergence.compare(&row[..common], &mut theirs[..common]);
-                compared.copy_from_slice(&sums.to_array());
-            }
-        });
+        threads::rows2(
+            both.0,
+            both.1,
+            4 * COST * vocab,
+            |first, theirs, results| {
+                let pairs = theirs.chunks_exact_mut(teacher.vocab);
+                for (i, (theirs, result)) in pairs.zip(results.chunks_exact_mut(WIDE)).enumerate() {
+                    let row = &own[(first + i) * vocab..][..vocab];
+                    let (alone, compared) = result.split_at_mut(OUTPUTS);
+                    fill_outputs(row, vocab, &targets[first + i..first + i + 1], alone);
+                    let sums = teacher
+                        .divergence
+                        .compare(&row[..common], &mut theirs[..common]);
+                    compared.copy_from_slice(&sums.to_array());
+                }
+            },
+        );
 
         if let Some(learned) = &mut learned {
             let (tokens, weights) = (learned.tokens, learned.ddivergence);
@@ -134,8 +141,9 @@ pub fn distill(
             let both = ((&mut *logits, vocab), (&mut *theirs, teacher.vocab));
             threads::rows2(both.0, both.1, 3 * COST * vocab, |first, logits, theirs| {
                 let pairs = logits.chunks_exact_mut(vocab);
-                for (i, (row, theirs)) in
-                    pairs.zip(theirs.chunks_exact_mut(teacher.vocab)).enumerate()
+                for (i, (row, theirs)) in pairs
+                    .zip(theirs.chunks_exact_mut(teacher.vocab))
+                    .enumerate()
                 {
                     let at = rows.start + first + i;
                     let (alone, compared) = results[(first + i) * WIDE..][..WIDE].split_at(OUTPUTS);

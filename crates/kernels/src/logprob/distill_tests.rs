@@ -37,7 +37,10 @@ fn fused(
     dlogp: &[f32],
 ) -> [Vec<f32>; 5] {
     let (hidden, table) = (normal(rows * d, 0), normal(vocab * d, 1));
-    let (theirs, their_table) = (normal(rows * teacher_d, 2), normal(teacher_vocab * teacher_d, 3));
+    let (theirs, their_table) = (
+        normal(rows * teacher_d, 2),
+        normal(teacher_vocab * teacher_d, 3),
+    );
     let targets: Vec<u32> = (0..rows).map(|i| (i * 7 % vocab) as u32).collect();
     let weights = normal(rows, 4);
     let inputs = Inputs {
@@ -67,7 +70,14 @@ fn fused(
         dtable: Some((&mut dtable, Accumulation::Overwrite)),
     };
     let arithmetic = ComputeDtype::F32;
-    distill(arithmetic, sizes, inputs, teacher, &mut outputs, Some(learned));
+    distill(
+        arithmetic,
+        sizes,
+        inputs,
+        teacher,
+        &mut outputs,
+        Some(learned),
+    );
     let beside = bytes_beside(sizes, teacher_vocab);
     assert_eq!(outputs.bytes(), sizes.bytes() + beside);
 
@@ -95,7 +105,10 @@ fn exact(
     let hidden = leaf(&normal(rows * d, 0), &[rows, d]);
     let table = leaf(&normal(vocab * d, 1), &[vocab, d]);
     let theirs = leaf(&normal(rows * teacher_d, 2), &[rows, teacher_d]);
-    let their_table = leaf(&normal(teacher_vocab * teacher_d, 3), &[teacher_vocab, teacher_d]);
+    let their_table = leaf(
+        &normal(teacher_vocab * teacher_d, 3),
+        &[teacher_vocab, teacher_d],
+    );
     let logits = |hidden: &Tensor, table: &Tensor, cap: Option<f64>| {
         let logits = hidden.matmul(&table.t().unwrap()).unwrap();
         match cap {
@@ -110,17 +123,28 @@ fn exact(
     let found = divergence(kind).composite(&both[0], &both[1]).unwrap();
     let targets: Vec<u32> = (0..rows).map(|i| (i * 7 % vocab) as u32).collect();
     let ids = Tensor::from_slice(&targets, (rows, 1), &Device::Cpu).unwrap();
-    let logp = crate::softmax::log_composite(&own).unwrap().gather(&ids, 1).unwrap();
+    let logp = crate::softmax::log_composite(&own)
+        .unwrap()
+        .gather(&ids, 1)
+        .unwrap();
     let weigh = |of: &Tensor, by: &[f32]| {
         let by = Tensor::from_slice(by, rows, &Device::Cpu).unwrap();
-        (of * by.to_dtype(DType::F64).unwrap()).unwrap().sum_all().unwrap()
+        (of * by.to_dtype(DType::F64).unwrap())
+            .unwrap()
+            .sum_all()
+            .unwrap()
     };
     let loss = weigh(&found, &normal(rows, 4)) + weigh(&logp.squeeze(1).unwrap(), dlogp);
     let grads = loss.unwrap().backward().unwrap();
     let flat = |t: &Tensor| t.flatten_all().unwrap().to_vec1::<f64>().unwrap();
     let scaled = (&both[1] / f64::from(kind.1)).unwrap();
     let log_q = crate::softmax::log_composite(&scaled).unwrap();
-    let entropy = (log_q.exp().unwrap() * &log_q).unwrap().sum(1).unwrap().neg().unwrap();
+    let entropy = (log_q.exp().unwrap() * &log_q)
+        .unwrap()
+        .sum(1)
+        .unwrap()
+        .neg()
+        .unwrap();
     let top = |t: &Tensor| t.argmax(1).unwrap().to_vec1::<u32>().unwrap();
     let pairs = top(&both[0]).into_iter().zip(top(&both[1]));
     let agrees = pairs.map(|(a, b)| f64::from(u8::from(a == b))).collect();
@@ -210,10 +234,24 @@ fn equals_are_at_no_distance() {
         };
         let sizes = Sizes::in_chunks(rows, d, vocab);
         let mut outputs = Outputs::default();
-        distill(ComputeDtype::F32, sizes, inputs, teacher, &mut outputs, Some(learned));
-        let far = outputs.teacher.divergence.iter().all(|x| (0.0..1e-6).contains(x));
+        distill(
+            ComputeDtype::F32,
+            sizes,
+            inputs,
+            teacher,
+            &mut outputs,
+            Some(learned),
+        );
+        let far = outputs
+            .teacher
+            .divergence
+            .iter()
+            .all(|x| (0.0..1e-6).contains(x));
         assert!(far, "{kind:?}: {:?}", outputs.teacher.divergence);
-        assert!(dhidden.iter().all(|x| x.abs() < 2e-6), "{kind:?}: {dhidden:?}");
+        assert!(
+            dhidden.iter().all(|x| x.abs() < 2e-6),
+            "{kind:?}: {dhidden:?}"
+        );
         assert!(outputs.teacher.agrees.iter().all(|x| *x == 1.0));
     }
 }

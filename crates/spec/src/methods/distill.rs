@@ -6,9 +6,9 @@
 
 use super::{Batch, Knob, LossMask, Needs, Normalizer, knob, policy};
 use crate::base::registry::Entry;
-use crate::kernels::logprob::Divergence;
+
 use crate::metrics::{self, Direction, Metric, Readings, Repeatable, metric};
-use crate::nn::TokenValues;
+use crate::nn::{Divergence, TokenValues};
 use candle_core::{Result, Tensor, bail};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -169,6 +169,8 @@ impl super::Method for Config {
     }
 
     fn loss(&self, _: &super::ScoredBatch, _: &mut Readings) -> Result<Tensor> {
-        bail!("distillation: whole distributions are compared, of which log-probabilities are not enough")
+        bail!(
+            "distillation: whole distributions are compared, of which log-probabilities are not enough"
+        )
     }
 }

@@ -104,7 +104,10 @@ fn a_step_towards_the_teacher_reduces_the_divergence() {
         // To first order the loss falls by 0.02 · |slope|².
         let expected: f64 = slope.iter().map(|x| 0.02 * f64::from(*x).powi(2)).sum();
         let share = (before - after) / expected;
-        assert!((0.9..1.1).contains(&share), "{beta}: {before} {after} {share}");
+        assert!(
+            (0.9..1.1).contains(&share),
+            "{beta}: {before} {after} {share}"
+        );
     }
 }
 

@@ -38,7 +38,8 @@ pub use scored::{ScoredBatch, log_sigmoid, read, sigmoid};
 use crate::data::{Batch, Unit};
 use crate::metrics::{Direction, Metric, Readings, id};
 use crate::nn::{
-    DistilledGradient, HeadKind, Model, TeacherScores, TokenBatch, TokenOutputs, TokenValues, Upstream,
+    DistilledGradient, HeadKind, Model, TeacherScores, TokenBatch, TokenOutputs, TokenValues,
+    Upstream,
 };
 use candle_core::{Device, Result, Tensor, Var};
 

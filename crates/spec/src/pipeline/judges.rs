@@ -58,7 +58,10 @@ impl Train {
         let method = draft.value("method");
         let method = method.as_str().unwrap_or_default();
         let models = MODELS.map(|key| format!("method.{method}.{key}"));
-        for path in ["rewards"].into_iter().chain(models.iter().map(String::as_str)) {
+        for path in ["rewards"]
+            .into_iter()
+            .chain(models.iter().map(String::as_str))
+        {
             let own =
                 sets_path(&Value::Object(self.set.clone()), path) || sets_path(&self.spec, path);
             let Some(mut value) = draft.said(path).filter(|_| !own).cloned() else {

@@ -330,8 +330,9 @@ fn teacher(request: &Request, ledger: &mut Ledger) {
         true => "in the formats of its file",
         false => "× 4 B",
     };
-    let how =
-        format!("{n} frozen parameters {each}, and the pass that reads a micro-batch, with its logits");
+    let how = format!(
+        "{n} frozen parameters {each}, and the pass that reads a micro-batch, with its logits"
+    );
     let bytes = teacher.weight_bytes + teacher.pass_bytes;
     ledger.add(Part::Teacher, bytes as f64, how);
 }

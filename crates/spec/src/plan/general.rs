@@ -389,6 +389,7 @@ fn rollouts(request: &Request, ledger: &mut Ledger) {
 fn companions(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
     let n = request.arch.n_params() as f64;
     reward_models(request, ledger);
+    teacher(request, ledger);
     if request.reference_plan() == ReferencePlan::Copy && !offloads(request) {
         // A rank that shares the policy shares its copy as it is.
         let each = if request.extras.ranks.is_some() {

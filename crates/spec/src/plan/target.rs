@@ -6,7 +6,7 @@ use super::models::{self, MODELS};
 use super::reference::{model_request, reference_request};
 use super::request::{
     Answers, AttentionKind, BaseFormat, Device, EngineExtras, Estimator, Logits, Lora, Method,
-    Preflight, Ranks, Request, RewardModels, RowLengths, Rows, ValueSource,
+    Preflight, Ranks, Request, RewardModels, RowLengths, Rows, TeacherModel, ValueSource,
 };
 use super::scheme::{Precision, UpdateState, rates_in_8_bits};
 use crate::base::finding::Finding;
@@ -472,7 +472,11 @@ fn rollouts(spec: &RunSpec) -> u64 {
     if spec.method.on_policy().is_none() {
         let writes = spec.method.own_share() > 0.0;
         // A packed row holds several conversations.
-        return if writes { rollout.side_by_side as u64 } else { 0 };
+        return if writes {
+            rollout.side_by_side as u64
+        } else {
+            0
+        };
     }
     let step = train.micro_batch_size * train.grad_accum_steps * rollout.steps;
     let held_out = match spec.eval.every.is_never() {

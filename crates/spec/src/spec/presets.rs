@@ -620,7 +620,11 @@ mod tests {
             assert_ne!(preset.group, PresetGroup::Own, "{name}");
             // Its teacher is the user's.
             let teacher = format!("method.distill.teacher={}", crate::models::TO_COME);
-            let set = if name == "distill" { vec![teacher] } else { vec![] };
+            let set = if name == "distill" {
+                vec![teacher]
+            } else {
+                vec![]
+            };
             let spec = super::super::load(name, &set, &sources).unwrap().spec;
             if preset.group == PresetGroup::Template {
                 assert!(spec.train.from.is_none(), "{name}");

@@ -2,10 +2,10 @@
 
 mod answers;
 mod best_by;
+mod distill;
 mod epsilon;
 mod frozen;
 mod length;
-mod distill;
 mod moving_reference;
 mod on_disk;
 

@@ -49,9 +49,17 @@ fn a_student_approaches_its_teacher() {
             let all = readings(&events, id);
             (all[0], all[all.len() - 1])
         };
-        for id in ["divergence", "val/divergence", "val/loss", "val/cross_entropy"] {
+        for id in [
+            "divergence",
+            "val/divergence",
+            "val/loss",
+            "val/cross_entropy",
+        ] {
             let (first, last) = of(id);
-            assert!(last > 0.0 && last < 0.8 * first, "{beta} {id}: {first} → {last}");
+            assert!(
+                last > 0.0 && last < 0.8 * first,
+                "{beta} {id}: {first} → {last}"
+            );
         }
         let (first, last) = of("val/teacher_agreement");
         assert!(last > first + 0.1, "{beta}: {first} → {last}");
@@ -67,8 +75,18 @@ fn a_resume_is_bit_exact_in_answers_of_its_own_too() {
     let from = format!("train.from={}", teacher().display());
     let own = "method.distill.on_policy=0.5";
     let short = "rollout.max_new_tokens=8";
-    let adapted = [&from as &str, "adapter.lora.rank=2", "model.d_model=48", own, short];
-    for words in [&[][..], &[own, short, "method.distill.ce_weight=0.5"], &adapted] {
+    let adapted = [
+        &from as &str,
+        "adapter.lora.rank=2",
+        "model.d_model=48",
+        own,
+        short,
+    ];
+    for words in [
+        &[][..],
+        &[own, short, "method.distill.ce_weight=0.5"],
+        &adapted,
+    ] {
         let words = [words, &["max_steps=20", "train.grad_accum_steps=2"]].concat();
         let straight = student(&words);
         let whole = straight.go();
@@ -92,7 +110,12 @@ fn a_resume_is_bit_exact_in_answers_of_its_own_too() {
 #[test]
 fn the_start_weights_of_a_teacher_have_no_distance_to_it() {
     let from = format!("train.from={}", teacher().display());
-    let run = student(&[&from, "model.d_model=48", "max_steps=1", "optimizer.adamw.lr=1e-9"]);
+    let run = student(&[
+        &from,
+        "model.d_model=48",
+        "max_steps=1",
+        "optimizer.adamw.lr=1e-9",
+    ]);
     let events = run.go();
     let first = readings(&events, "divergence")[0];
     assert!((0.0..1e-6).contains(&first), "{first}");
@@ -107,10 +130,16 @@ fn what_does_not_fit_is_said_with_what_to_do() {
         message
     };
     let long = told(&student(&["model.seq_len=48", "max_steps=2"]));
-    assert!(long.contains("reads at most 40 tokens") && long.contains("model.seq_len=40"), "{long}");
+    assert!(
+        long.contains("reads at most 40 tokens") && long.contains("model.seq_len=40"),
+        "{long}"
+    );
     // Tokens of another kind.
     let other = told(&student(&["data.tokenizer=bytes", "max_steps=2"]));
-    assert!(other.contains("token 0 is ") && other.contains("same family"), "{other}");
+    assert!(
+        other.contains("token 0 is ") && other.contains("same family"),
+        "{other}"
+    );
     let words = [
         format!("method.distill.teacher={}", teacher().display()),
         "method.distill.on_policy=0.5".into(),
@@ -120,7 +149,10 @@ fn what_does_not_fit_is_said_with_what_to_do() {
     let mut plain = Run::new(&["max_steps=1"]);
     plain.job.spec = spec_of(&format!("method: distill\n{}", data("text", false)), &words);
     let message = told(&plain);
-    assert!(message.contains("plain text") && message.contains("on_policy=0"), "{message}");
+    assert!(
+        message.contains("plain text") && message.contains("on_policy=0"),
+        "{message}"
+    );
 }
 
 /// Preflight reads the teacher once, and its twin shares it.

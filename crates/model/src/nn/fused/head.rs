@@ -5,9 +5,9 @@ use super::{Pass, Plan};
 use crate::kernels::matmul::{Accumulation, ComputeDtype, Plus};
 use crate::kernels::numbers::{Values, ValuesMut};
 use crate::kernels::{linear, logprob, score, softcap, threads};
-use crate::nn::{HeadKind, TokenBatch};
 use crate::nn::profile::Part;
 use crate::nn::tape::{Buffer, Slot, Track};
+use crate::nn::{HeadKind, TokenBatch};
 
 /// How the head computes its gradients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -32,7 +32,7 @@ mod vocabulary;
 
 pub use accumulate::{DistilledGradient, TokenValues, Upstream};
 pub use experts::ExpertLoad;
-pub use teacher::{Teacher, TeacherScores, TeacherValues};
+pub use teacher::{Divergence, Teacher, TeacherScores, TeacherValues};
 
 use super::checkpointing::ActivationCheckpointing;
 use super::composite::{Graph, Leaves};

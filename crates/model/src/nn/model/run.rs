@@ -133,9 +133,9 @@ impl Model {
         self.check_batch(batch)?;
         if self.backend == Backend::Fused {
             return match self.teacher.clone() {
-                Some(teacher) => teacher.beside(batch, |head| {
-                    self.run_fused(Track::Off, batch, Some(head))
-                })?,
+                Some(teacher) => {
+                    teacher.beside(batch, |head| self.run_fused(Track::Off, batch, Some(head)))?
+                }
                 None => self.run_fused(Track::Off, batch, None),
             };
         }

@@ -3,7 +3,8 @@
 
 use super::{Backend, Model, TokenBatch};
 use crate::kernels::errors::error_text;
-use crate::kernels::logprob::{self, Divergence};
+use crate::kernels::logprob;
+pub use crate::kernels::logprob::Divergence;
 use candle_core::{Result, bail};
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -2,7 +2,6 @@
 
 use super::option_tests::{compare, model, texts, with};
 use super::*;
-use crate::kernels::logprob::Divergence;
 use crate::nn::adapter::{Lora, Targets};
 use crate::nn::composite::{Decoder, Leaves, Past};
 use candle_core::DType;
@@ -61,14 +60,20 @@ fn divergences_and_gradients_of_a_whole_student_are_exact() {
     let texts = texts(18);
     let batch = TokenBatch::plain(&texts.inputs, &texts.targets, 2, 9);
     let weights: Vec<f64> = texts.dentropy.iter().map(|x| x.abs() / 18.0).collect();
-    let (narrow, lora) = (|of: &[f64]| of.iter().map(|x| *x as f32).collect::<Vec<f32>>(), {
-        AdapterConfig::Lora(Lora {
-            rank: 2,
-            targets: Targets::All,
-            ..Lora::default()
-        })
-    });
-    for (kind, adapter) in KINDS.into_iter().flat_map(|kind| [(kind, None), (kind, Some(&lora))]) {
+    let (narrow, lora) = (
+        |of: &[f64]| of.iter().map(|x| *x as f32).collect::<Vec<f32>>(),
+        {
+            AdapterConfig::Lora(Lora {
+                rank: 2,
+                targets: Targets::All,
+                ..Lora::default()
+            })
+        },
+    );
+    for (kind, adapter) in KINDS
+        .into_iter()
+        .flat_map(|kind| [(kind, None), (kind, Some(&lora))])
+    {
         let teacher = teacher();
         let (theirs, _) = exact_logits(&teacher, &batch, Track::Off);
         let mut student = model(&with(json!({})), Backend::Fused);

@@ -1,6 +1,6 @@
 //! RL settings of a request: rollouts, and the models that score them.
 
-use super::{Estimator, Request};
+use super::{Estimator, Method, Request};
 use crate::spec::RolloutLength;
 
 /// How this program's engine learns from the model's own answers.

@@ -101,7 +101,10 @@ fn teacher(judge: &mut IssueCollector, path: &Path, base: &Path) {
         Ok(source) => judge.want(
             !source.config().is_reward_model(),
             &[key],
-            format!("{} is a reward model: it has no distribution over tokens", path.display()),
+            format!(
+                "{} is a reward model: it has no distribution over tokens",
+                path.display()
+            ),
             "name a model that writes",
         ),
     }
