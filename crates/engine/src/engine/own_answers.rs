@@ -114,7 +114,14 @@ impl OwnAnswers {
             if written.is_empty() {
                 continue;
             }
-            *batch = batches_of(&written, &self.spec, self.data.seq_len());
+            let mut own = batches_of(&written, &self.spec, self.data.seq_len());
+            // A batch is of one source of a mix, and so are the answers to its prompts.
+            let sources = batch.tokens.iter().enumerate();
+            let source = sources.max_by_key(|(_, n)| **n).map_or(0, |(at, _)| at);
+            let mut tokens = vec![0; batch.tokens.len().max(1)];
+            tokens[source] = own.n_tokens();
+            own.tokens = tokens;
+            *batch = own;
             // The divergence has a temperature of its own.
             batch.temperature = None;
         }
