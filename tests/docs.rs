@@ -1,6 +1,7 @@
 //! `docs/parameters.md` is generated from the types. This test fails if it is out of date; regenerate it with
 //! `LLMTUI_UPDATE_DOCS=1 cargo test --test docs`.
 
+use llmtui::engine::own_answers::OF_STEP;
 use llmtui::engine::rollouts::{OF_ANSWERS, of_reward, pass_at_k};
 use llmtui::hardware::sampler;
 use llmtui::methods::MethodConfig;
@@ -102,6 +103,9 @@ fn metrics() -> String {
         if !own.is_empty() {
             let _ = write!(text, "\n## Method {}\n", entry.id);
             own.iter().for_each(|metric| described(&mut text, metric));
+        }
+        if config.distills().is_some() {
+            described(&mut text, &OF_STEP);
         }
     }
     text.push_str("\n## Methods on answers of their own\n\nOf GRPO, RLOO and PPO, beside what the method reads. NAME is a reward's name, K a number of `rollout.pass_at`.\n");

@@ -97,7 +97,7 @@ pub fn find_with(
     }
 }
 
-/// The words with a run's best checkpoint where `train.from` names a run, or a reward model or `critic_from` does: after an
+/// The words with a run's best checkpoint where `train.from` names a run, or a reward model, `critic_from` or a teacher does: after an
 /// SFT, `-s train.from=my-sft`.
 ///
 /// # Errors
@@ -129,7 +129,8 @@ pub fn with_runs(set: &[String], cx: &Context) -> anyhow::Result<Vec<String>> {
 }
 
 fn is_a_model(key: &str) -> bool {
-    spec::starts_from(key) || key == "method.ppo.critic_from"
+    let others = ["method.ppo.critic_from", "method.distill.teacher"];
+    spec::starts_from(key) || others.contains(&key)
 }
 
 /// A list of rewards, written in one line, with the checkpoints of runs where it names runs as reward models:

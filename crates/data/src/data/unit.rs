@@ -31,7 +31,7 @@ impl Unit {
     /// The methods that train on it, by their names in a spec.
     pub fn methods(self) -> &'static [&'static str] {
         match self {
-            Unit::Text => &["pretrain", "sft"],
+            Unit::Text => &["pretrain", "sft", "distill"],
             Unit::Pair | Unit::Ranked => &["dpo", "orpo", "simpo", "cpo", "reward"],
             Unit::Judged => &["kto"],
             Unit::Prompt => &["ppo", "grpo", "rloo"],

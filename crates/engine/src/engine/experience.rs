@@ -4,6 +4,8 @@ use super::EngineError;
 use super::rollouts::Rollouts;
 use super::state::TrainState;
 use crate::data::{Loader, StepBatches, StepStart};
+use crate::wire::MetricInfo;
+use std::time::Duration;
 
 /// A source of batches.
 pub trait Experience {
@@ -23,6 +25,26 @@ pub trait Experience {
 
     /// Takes a step back whose memory may be used again.
     fn recycle(&mut self, step: StepBatches);
+
+    /// Metrics of where its batches come from, besides those of rollouts.
+    fn declarations(&self) -> Vec<MetricInfo> {
+        Vec::new()
+    }
+
+    /// Their readings of the last step.
+    fn readings(&self) -> &[(String, f64)] {
+        &[]
+    }
+
+    /// Time in which answers of the model were written since the last call, where it may write some besides rollouts.
+    fn take_writing(&mut self) -> Option<Duration> {
+        None
+    }
+
+    /// Whether some steps learn from answers of the model: losses of steps are then not alike.
+    fn has_own_answers(&self) -> bool {
+        false
+    }
 
     /// The model's own completions, for RL methods.
     fn rollouts(&mut self) -> Option<&mut Rollouts> {

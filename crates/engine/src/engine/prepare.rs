@@ -9,6 +9,7 @@ use super::eval::best::BestBy;
 use super::experience::Experience;
 use super::extra::Extras;
 use super::mix::Mix;
+use super::own_answers::OwnAnswers;
 use super::probing::probes;
 use super::reading::{mixed, read_data};
 use super::reference;
@@ -18,6 +19,7 @@ use super::rollouts::Rollouts;
 use super::start_weights::vocabulary_growth;
 use super::state::TrainState;
 use super::step::Stepper;
+use super::teacher;
 use super::{EngineError, EngineJob};
 use crate::base::files::write_atomic;
 use crate::base::human;
@@ -128,6 +130,10 @@ pub(super) fn prepare<'a, 'p>(
     }
     state.models.remote = remote;
     reference::attach(job, port, (&mut state.models, &data), begun_at)?;
+    if let Some(loaded) = teacher::load(spec, &data)? {
+        port.note(begun_at, loaded.words);
+        state.models.policy.set_teacher(Some(loaded.teacher));
+    }
     let extras = Extras::read(job, &data, port, begun_at)?;
     let mut store = Store::open(&folder, Box::new(RealDisk))
         .map_err(|e| EngineError::Machine(format!("{}: {e}", folder.display())))?;
@@ -145,7 +151,13 @@ pub(super) fn prepare<'a, 'p>(
     })?;
     let experience: Box<dyn Experience> = match Rollouts::of(spec, &data, &port.clock) {
         Some(rollouts) => Box::new(rollouts),
-        None => Box::new(Loader::new(data.clone(), schedule(spec), Prefetch::Ahead)),
+        None => {
+            let loader = Loader::new(data.clone(), schedule(spec), Prefetch::Ahead);
+            match spec.method.own_share() > 0.0 {
+                true => Box::new(OwnAnswers::new(spec, &data, loader, &port.clock)?),
+                false => Box::new(loader),
+            }
+        }
     };
     let mix = Mix::of(&data);
     let begun_from = saved_at.map(|_| state.progress.clone());

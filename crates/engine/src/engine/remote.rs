@@ -303,6 +303,7 @@ impl Remote {
             entropy: tensor(&values.entropy)?,
             top1: tensor(&values.top1)?,
             value: None,
+            teacher: None,
         })
     }
 
@@ -542,6 +543,7 @@ impl TokenRows {
             entropy: &self.entropy,
             top1: &self.top1,
             value: None,
+            teacher: None,
         }
     }
 }

@@ -198,7 +198,8 @@ pub(super) fn critic_source(place: &Path, critic: &mut Model) -> Result<(), Engi
     source.fill(critic).map_err(|e| fault(e.to_string()))
 }
 
-fn tokens_of(file: &GgufModel) -> Option<&[String]> {
+/// The tokens that a GGUF file lists, by their numbers; `None` without any.
+pub(super) fn tokens_of(file: &GgufModel) -> Option<&[String]> {
     let tokens = file.metadata().strings("tokenizer.ggml.tokens")?;
     (!tokens.is_empty()).then_some(tokens)
 }

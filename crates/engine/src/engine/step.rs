@@ -9,7 +9,7 @@ use super::mix::Mix;
 use super::probing::emit_layers;
 use super::rescue::{self, StepOutcome};
 use super::roles::Models;
-use super::rollouts::{Parts, SHARE};
+use super::rollouts::{Parts, SHARE, WRITING};
 use super::state::{TrainState, Unlogged};
 use super::update::{At, Gradients, Rates, apply, curvature, gradients_seen};
 use crate::base::stats::median;
@@ -83,6 +83,7 @@ impl Stepper {
     pub fn declarations(&self) -> Vec<MetricInfo> {
         let mut all = self.mix.declarations();
         all.extend(self.probes.declarations());
+        all.extend(self.experience.declarations());
         all
     }
 
@@ -113,7 +114,7 @@ impl Stepper {
         let taken = rescue::judge(
             cx,
             (found.loss, found.norm),
-            self.experience.rollouts().is_none(),
+            self.experience.rollouts().is_none() && !self.experience.has_own_answers(),
         );
         if let StepOutcome::Spike(_) = taken {
             return Ok(taken);
@@ -215,7 +216,9 @@ impl Stepper {
                 self.log.parts.add(&rollouts.take_parts());
             }
             None => {
-                self.log.waited += waited;
+                let writing = self.experience.take_writing().unwrap_or_default();
+                self.log.answering += writing;
+                self.log.waited += waited.saturating_sub(writing);
                 for batch in &mut step.batches {
                     cx.state.models.add_reference(batch)?;
                 }
@@ -317,6 +320,9 @@ impl Stepper {
         {
             set(id::UPDATE_RATIO, ratio);
         }
+        if self.experience.has_own_answers() {
+            set(WRITING, log.answering.as_secs_f64() / seconds);
+        }
         if self.experience.rollouts().is_some() {
             set(SHARE, log.answering.as_secs_f64() / seconds);
             for (id, time) in log.parts.shares() {
@@ -376,6 +382,8 @@ impl Stepper {
         .into();
         let answers = answers.into_iter().flatten();
         values.extend(answers.map(|(id, value)| (id.clone(), Num(*value))));
+        let told = self.experience.readings().iter();
+        values.extend(told.map(|(id, value)| (id.clone(), Num(*value))));
         if let Some(experts) = found.experts {
             let readings = [
                 (id::EXPERT_LOAD, experts.busiest),

@@ -16,6 +16,7 @@ mod answers_diagnosed;
 mod averages;
 mod collapse;
 mod commands;
+mod distill;
 mod documents;
 mod extend;
 mod faults;

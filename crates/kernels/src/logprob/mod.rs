@@ -1,12 +1,19 @@
 //! The log-prob head: hidden states × vocabulary → log-probability of each target and entropy of each distribution.
 //! The fused form has two modes: forward, and backward once the gradient is known; or both together, chunk by chunk, if
-//! the gradient is known beforehand. `rows` holds the per-row computation, `sizes` the chunking.
+//! the gradient is known beforehand. `rows` holds the per-row computation, `sizes` the chunking; `distill` is the head beside a
+//! teacher's, for losses on whole distributions.
 
+mod distill;
+#[cfg(test)]
+mod distill_tests;
+mod divergence;
 mod rows;
 mod sizes;
 #[cfg(test)]
 mod tests;
 
+pub use distill::{Learned, Teacher, TeacherOutputs, bytes_beside, distill};
+pub use divergence::Divergence;
 pub use sizes::Sizes;
 
 use super::aligned::Aligned;
@@ -69,6 +76,8 @@ pub struct Outputs {
     logits: Aligned,
     /// Log-probability, entropy, log-sum-exp and `top1` side by side, of one chunk.
     row_outputs: Vec<f32>,
+    /// Of [`distill`] alone.
+    pub teacher: TeacherOutputs,
 }
 
 impl Outputs {
@@ -117,7 +126,8 @@ impl Outputs {
             &self.row_outputs,
         ];
         let numbers: usize = rows.into_iter().map(Vec::capacity).sum();
-        ((numbers + self.logits.len()) * size_of::<f32>()) as u64
+        let own = ((numbers + self.logits.len()) * size_of::<f32>()) as u64;
+        own + self.teacher.bytes()
     }
 }
 

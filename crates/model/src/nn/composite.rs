@@ -63,6 +63,22 @@ impl Leaves {
         Ok(leaves)
     }
 
+    /// The gradient of a scalar for each leaf, flat.
+    ///
+    /// # Errors
+    /// candle's own.
+    pub fn gradients(&self, sum: &Tensor) -> Result<Vec<(Span, Tensor)>> {
+        let grads = sum.backward()?;
+        let of = |(span, var): &(Span, Var)| {
+            let grad = match grads.get(var) {
+                Some(grad) => grad.flatten_all()?,
+                None => var.zeros_like()?.flatten_all()?,
+            };
+            Ok((*span, grad))
+        };
+        self.vars.iter().map(of).collect()
+    }
+
     fn get(&self, span: Span) -> Result<&Tensor> {
         match self.tensors.get(&span.offset) {
             Some(tensor) => Ok(tensor),
@@ -350,18 +366,7 @@ impl Decoder<'_> {
         if let Some(balance) = &outputs.balance {
             sum = (sum + balance)?;
         }
-        let grads = sum.backward()?;
-        self.leaves
-            .vars
-            .iter()
-            .map(|(span, var)| {
-                let grad = match grads.get(var) {
-                    Some(grad) => grad.flatten_all()?,
-                    None => var.zeros_like()?.flatten_all()?,
-                };
-                Ok((*span, grad))
-            })
-            .collect()
+        self.leaves.gradients(&sum)
     }
 
     pub fn device(&self) -> Device {

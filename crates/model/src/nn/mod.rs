@@ -47,7 +47,8 @@ pub use freeze::{TrainableSet, param_infos, param_infos_of};
 pub use layout::Naming;
 pub use mla::MlaConfig;
 pub use model::{
-    Backend, ExpertLoad, Model, Regularizers, TokenBatch, TokenOutputs, TokenValues, Upstream,
+    Backend, DistilledGradient, Divergence, ExpertLoad, Model, Regularizers, Teacher,
+    TeacherScores, TeacherValues, TokenBatch, TokenOutputs, TokenValues, Upstream,
 };
 pub use moe::{Balancing, MoeConfig, Scoring};
 pub use params::{Init, ParamInfo, Params, module_name};

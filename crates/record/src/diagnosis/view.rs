@@ -206,9 +206,18 @@ impl<'a> View<'a> {
         self.loss.as_ref()
     }
 
-    /// The loss of a uniform prediction, ln V.
+    /// Whether the loss is a divergence from a teacher: it is no likelihood, and at least 0 whatever the vocabulary.
+    fn learns_from_a_teacher(&self) -> bool {
+        let head = self.state.head.as_ref();
+        head.is_some_and(|head| head.method == "distill")
+    }
+
+    /// The loss of a uniform prediction, ln V; `None` where the loss is no likelihood.
     pub fn guessing(&self) -> Option<f64> {
         let head = self.state.head.as_ref()?;
+        if self.learns_from_a_teacher() {
+            return None;
+        }
         (head.vocab_size > 1).then(|| (head.vocab_size as f64).ln())
     }
 
@@ -217,13 +226,14 @@ impl<'a> View<'a> {
         self.state.base_step > 0
     }
 
-    /// Whether the weights began at random: no base model and no checkpoint of another run, and the loss began near that of a
-    /// uniform prediction.
+    /// Whether the weights began at random: no base model and no checkpoint of another run, and the loss, if it is a likelihood, began
+    /// near that of a uniform prediction.
     pub fn from_scratch(&self) -> bool {
         let given = |from: &serde_json::Value| !from.is_null();
         let head = self.state.head.as_ref();
         let from = head.is_some_and(|head| given(&head.spec["train"]["from"]));
         let near = match (self.guessing(), &self.loss) {
+            _ if self.learns_from_a_teacher() => true,
             (Some(guessing), Some(loss)) => loss.start > FREQUENCIES * guessing,
             _ => false,
         };

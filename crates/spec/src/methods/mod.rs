@@ -3,6 +3,9 @@
 //! model. Losses that are linear in log-probabilities only give their coefficients.
 
 mod cpo;
+pub mod distill;
+#[cfg(test)]
+mod distill_tests;
 mod dpo;
 mod evaluated;
 mod grpo;
@@ -34,7 +37,10 @@ pub use scored::{ScoredBatch, log_sigmoid, read, sigmoid};
 
 use crate::data::{Batch, Unit};
 use crate::metrics::{Direction, Metric, Readings, id};
-use crate::nn::{HeadKind, Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
+use crate::nn::{
+    DistilledGradient, HeadKind, Model, TeacherScores, TokenBatch, TokenOutputs, TokenValues,
+    Upstream,
+};
 use candle_core::{Device, Result, Tensor, Var};
 
 /// The column of log-probabilities that the reference model gives each sequence.
@@ -161,6 +167,18 @@ pub trait Method: Send + Sync {
         None
     }
 
+    /// How it learns a teacher's distributions, where it does: its loss is then linear in divergences and log-probabilities, of a model
+    /// with a teacher beside it.
+    fn distills(&self) -> Option<&distill::Config> {
+        None
+    }
+
+    /// Share of the steps that learn from the model's own answers to the data's prompts, where those are no rollouts that rewards
+    /// judge.
+    fn own_share(&self) -> f64 {
+        self.distills().map_or(0.0, |distill| distill.on_policy)
+    }
+
     /// Whether the loss is a mean negative log-likelihood per token, so that its exponential is a perplexity.
     fn is_likelihood(&self) -> bool {
         false
@@ -243,6 +261,19 @@ pub trait Pass {
         batch: &TokenBatch,
         loss: &mut dyn FnMut(TokenValues, &mut Upstream) -> Result<f64>,
     ) -> Result<f64>;
+
+    /// Both ways for a loss that is linear in log-probabilities and in divergences from a teacher.
+    ///
+    /// # Errors
+    /// A model without a teacher; ranks, which get log-probabilities alone.
+    fn distilled(
+        &mut self,
+        _batch: &TokenBatch,
+        _gradient: DistilledGradient,
+        _read: &mut dyn FnMut(TokenValues) -> Result<f64>,
+    ) -> Result<f64> {
+        candle_core::bail!("distillation: PyTorch ranks hold no teacher; use engine: candle")
+    }
 }
 
 impl Pass for Model {
@@ -262,6 +293,15 @@ impl Pass for Model {
     ) -> Result<f64> {
         self.accumulate(batch, loss)
     }
+
+    fn distilled(
+        &mut self,
+        batch: &TokenBatch,
+        gradient: DistilledGradient,
+        read: &mut dyn FnMut(TokenValues) -> Result<f64>,
+    ) -> Result<f64> {
+        self.accumulate_distilled(batch, gradient, read)?
+    }
 }
 
 /// Forward, the method's loss, backward: adds one micro-step's gradient to the model's, and gives its share of the loss.
@@ -277,6 +317,18 @@ pub fn micro_step(
     readings: &mut Readings,
 ) -> Result<f64> {
     let mut c = mask(batch);
+    if let Some(distill) = method.distills() {
+        let [dlogp, ddivergence] = distill.weights(batch, &c, normalizer);
+        let gradient = DistilledGradient {
+            dlogp: &dlogp,
+            ddivergence: &ddivergence,
+        };
+        let sum = model.distilled(&tokens(batch), gradient, &mut |values| {
+            note(values, batch, readings);
+            distill.sum(values, batch, readings)
+        })?;
+        return Ok(sum / normalizer);
+    }
     if !method.coefficients(batch, &mut c) {
         return model.any(&tokens(batch), &mut |values, upstream| {
             note(values, batch, readings);
@@ -315,8 +367,12 @@ pub fn evaluate(
         entropy: &entropy,
         top1: &top1,
         value: None,
+        teacher: out.teacher.as_ref().map(TeacherScores::view),
     };
     note(values, batch, readings);
+    if let Some(distill) = method.distills() {
+        return Ok(distill.sum(values, batch, readings)? / normalizer);
+    }
     let mut c = mask(batch);
     if method.coefficients(batch, &mut c) {
         return Ok(dot(&logp, &c) * (-1.0 / normalizer));
@@ -420,7 +476,7 @@ fn by_autograd(
 crate::base::registry! {
     /// What the model learns from.
     pub enum MethodConfig: dyn Method {
-        pretrain: Pretrain, sft: Sft, dpo: Dpo, kto: Kto, orpo: Orpo, simpo: Simpo, cpo: Cpo, reward: Reward, grpo: Grpo, rloo: Rloo, ppo: Ppo
+        pretrain: Pretrain, sft: Sft, dpo: Dpo, kto: Kto, orpo: Orpo, simpo: Simpo, cpo: Cpo, reward: Reward, distill: Distill, grpo: Grpo, rloo: Rloo, ppo: Ppo
     }
 }
 

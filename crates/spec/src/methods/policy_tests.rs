@@ -82,6 +82,7 @@ impl Oracle {
                 entropy: &zeros,
                 top1: &zeros,
                 value: None,
+                teacher: None,
             };
             let mut upstream = Upstream {
                 dlogp: zeros.clone(),

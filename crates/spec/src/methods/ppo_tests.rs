@@ -126,6 +126,7 @@ impl Oracle {
             entropy: &entropy,
             top1: &entropy,
             value: None,
+            teacher: None,
         };
         let mut upstream = Upstream {
             dlogp: vec![0.0; logp.len()],

@@ -4,7 +4,7 @@ use super::*;
 use crate::data::{Column, Origin};
 use std::f64::consts::LN_2;
 
-fn tiny_model() -> Model {
+pub(super) fn tiny_model() -> Model {
     let config = crate::nn::ModelConfig {
         n_layer: 2,
         n_head: 2,
@@ -17,10 +17,10 @@ fn tiny_model() -> Model {
     model
 }
 
-const MASK: &[bool] = &[false, true, true, false, false, true];
+pub(super) const MASK: &[bool] = &[false, true, true, false, false, true];
 
 /// Two rows of three tokens.
-fn rows(targets: &[u32], mask: &[bool]) -> Batch {
+pub(super) fn rows(targets: &[u32], mask: &[bool]) -> Batch {
     Batch {
         inputs: vec![1, 2, 3, 4, 5, 6],
         targets: targets.to_vec(),
@@ -31,7 +31,7 @@ fn rows(targets: &[u32], mask: &[bool]) -> Batch {
     }
 }
 
-const TARGETS: &[u32] = &[2, 3, 4, 5, 6, 7];
+pub(super) const TARGETS: &[u32] = &[2, 3, 4, 5, 6, 7];
 
 /// The same as one pair, each row a side, or as two judged answers, with the columns that the method needs.
 fn batch_for(method: &dyn Method, targets: &[u32], mask: &[bool], reference: [f32; 2]) -> Batch {
@@ -72,6 +72,12 @@ fn origin(start: u64) -> Origin {
 /// Loss, readings and flat gradients.
 fn measured(method: &dyn Method, batch: &Batch, normalizer: f64) -> (f64, Readings, Vec<f32>) {
     let mut model = tiny_model();
+    if let Some(distill) = method.distills() {
+        let mut teacher = tiny_model();
+        teacher.init(8).unwrap();
+        let teacher = crate::nn::Teacher::new(teacher, distill.divergence());
+        model.set_teacher(Some(teacher));
+    }
     let mut readings = Readings::default();
     let loss = micro_step(method, &mut model, batch, normalizer, &mut readings).unwrap();
     let grads = model.params().read_grads(<[f32]>::to_vec).unwrap();
@@ -111,6 +117,7 @@ fn pretraining_is_the_mean_over_the_whole_step_whatever_its_portions() {
             entropy: logp.zeros_like().unwrap(),
             top1: logp.zeros_like().unwrap(),
             value: None,
+            teacher: None,
             logp,
         };
         evaluate(&*method, &batch, &out, 4.0, &mut readings).unwrap()
@@ -273,6 +280,7 @@ fn dpo_loss(method: &dyn Method, policy: [f32; 2], reference: [f32; 2]) -> (f64,
         top1: logp.zeros_like().unwrap(),
         logp,
         value: None,
+        teacher: None,
     };
     let mut readings = Readings::default();
     let loss = super::evaluate(method, &batch, &out, 1.0, &mut readings).unwrap();
@@ -383,6 +391,7 @@ fn kto_knows_its_known_values_and_its_baseline() {
             entropy: logp.zeros_like().unwrap(),
             top1: logp.zeros_like().unwrap(),
             value: None,
+            teacher: None,
             logp,
         };
         super::evaluate(&*method, &single, &out, 2.0, &mut Readings::default()).unwrap()

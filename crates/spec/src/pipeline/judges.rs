@@ -1,13 +1,13 @@
-//! Reward models of earlier stages in a later one: `rewards: [{model: {path: STAGE}}]` and `critic_from: STAGE` name the
-//! stage that trains one, in an inline spec, in `set`, or in the spec's file. A path with a slash is always a folder.
+//! Reward models and teachers of earlier stages in a later one: `rewards: [{model: {path: STAGE}}]`, `critic_from: STAGE` and
+//! `teacher: STAGE` name the stage that trains one, in an inline spec, in `set`, or in the spec's file. A path with a slash is always a folder.
 
 use super::{Fault, Pipeline, PipelineError, Places, Stage, Train, Work};
 use crate::spec::{Draft, SpecSources};
 use serde_json::{Map, Value};
 use std::path::Path;
 
-/// The key of the critic's place, whatever stands in front of it.
-const CRITIC: &str = "critic_from";
+/// The keys of a critic's and of a teacher's place, whatever stands in front of them.
+const MODELS: [&str; 2] = ["critic_from", "teacher"];
 
 impl Train {
     /// What stands where a reward model is wanted.
@@ -56,8 +56,12 @@ impl Train {
             return train;
         };
         let method = draft.value("method");
-        let critic = format!("method.{}.{CRITIC}", method.as_str().unwrap_or_default());
-        for path in ["rewards", &critic] {
+        let method = method.as_str().unwrap_or_default();
+        let models = MODELS.map(|key| format!("method.{method}.{key}"));
+        for path in ["rewards"]
+            .into_iter()
+            .chain(models.iter().map(String::as_str))
+        {
             let own =
                 sets_path(&Value::Object(self.set.clone()), path) || sets_path(&self.spec, path);
             let Some(mut value) = draft.said(path).filter(|_| !own).cloned() else {
@@ -116,7 +120,7 @@ fn visit(key: &str, value: &mut Value, seen: &mut dyn FnMut(&mut String)) {
                 }
             }
         }
-        Value::String(path) if last == CRITIC => seen(path),
+        Value::String(path) if MODELS.contains(&last) => seen(path),
         Value::Object(map) => each(map, seen),
         _ => {}
     }

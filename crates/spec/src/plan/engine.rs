@@ -56,6 +56,7 @@ pub fn ledger(request: &Request) -> Ledger {
     passes(request, &mut ledger);
     reference(request, &mut ledger);
     critic(request, &mut ledger);
+    teacher(request, &mut ledger);
     around(request, &mut ledger);
     preflight(request, &mut ledger);
     ledger
@@ -80,7 +81,8 @@ fn tokenizers(request: &Request, ledger: &mut Ledger) {
     let scored = request
         .answers()
         .map_or(0, |_| request.extras.rewards.tokens);
-    let tokens = copies * request.arch.vocab_size() + scored;
+    let taught = request.teacher().map_or(0, |teacher| teacher.tokens);
+    let tokens = copies * request.arch.vocab_size() + scored + taught;
     // Those of toys are in the measure of the program itself.
     if TOKEN_BYTES * tokens < MIB as u64 {
         return;
@@ -243,11 +245,14 @@ fn asks_without_adapter(request: &Request) -> bool {
 
 /// Keys and values of the answers that are written at once, the logits of their next tokens, and a pass that reads them.
 fn rollouts(request: &Request, ledger: &mut Ledger) {
-    let Some(answers) = request.answers() else {
-        return;
+    let own = request.teacher().filter(|teacher| teacher.own_share > 0.0);
+    let tokens = match (request.answers(), own) {
+        (Some(answers), _) => answers.tokens,
+        (None, Some(_)) => request.seq_len,
+        (None, None) => return,
     };
     let config = request.arch.config();
-    let (texts, tokens) = (request.rollouts as usize, answers.tokens as usize);
+    let (texts, tokens) = (request.rollouts as usize, tokens as usize);
     let adapter = request.engine_adapter();
     let of = subject(request, config, adapter.as_ref());
     let cache = footprint::cache(of, (texts, tokens));
@@ -313,6 +318,23 @@ fn rewards(request: &Request, ledger: &mut Ledger) {
         short(models.params as f64)
     );
     ledger.add(Part::RewardModel, models.bytes as f64, how);
+}
+
+/// The model whose distributions are learned.
+fn teacher(request: &Request, ledger: &mut Ledger) {
+    let Some(teacher) = request.teacher() else {
+        return;
+    };
+    let n = short(teacher.params as f64);
+    let each = match teacher.is_packed {
+        true => "in the formats of its file",
+        false => "× 4 B",
+    };
+    let how = format!(
+        "{n} frozen parameters {each}, and the pass that reads a micro-batch, with its logits"
+    );
+    let bytes = teacher.weight_bytes + teacher.pass_bytes;
+    ledger.add(Part::Teacher, bytes as f64, how);
 }
 
 /// The parameters of the model that a separate critic is, and how many train.

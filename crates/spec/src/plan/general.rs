@@ -389,6 +389,7 @@ fn rollouts(request: &Request, ledger: &mut Ledger) {
 fn companions(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
     let n = request.arch.n_params() as f64;
     reward_models(request, ledger);
+    teacher(request, ledger);
     if request.reference_plan() == ReferencePlan::Copy && !offloads(request) {
         // A rank that shares the policy shares its copy as it is.
         let each = if request.extras.ranks.is_some() {
@@ -417,6 +418,20 @@ fn companions(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
         };
         ledger.add(Part::Critic, trained, how);
     }
+}
+
+/// In 16 bits, or as its file has it.
+fn teacher(request: &Request, ledger: &mut Ledger) {
+    let Some(teacher) = request.teacher() else {
+        return;
+    };
+    let (n, shard) = (teacher.params as f64, frozen_shard(request));
+    let (bytes, each) = match teacher.is_packed {
+        true => (teacher.weight_bytes as f64, "in the formats of its file"),
+        false => (2.0 * n, "× 2 B"),
+    };
+    let how = format!("{} frozen parameters {each}", short(n));
+    ledger.add(Part::Teacher, bytes / shard, how);
 }
 
 /// Those of a spec; of a method that needs one, without a spec, one as large as the policy. Ranks leave scoring to the process that

@@ -9,6 +9,7 @@ use crate::methods::MethodConfig;
 pub enum Method {
     Pretrain,
     Sft,
+    Distill,
     Reward,
     Dpo,
     Kto,
@@ -21,10 +22,11 @@ pub enum Method {
 }
 
 impl Method {
-    pub const ALL: [(&str, Method); 12] = [
+    pub const ALL: [(&str, Method); 13] = [
         ("pretrain", Method::Pretrain),
         ("cpt", Method::Pretrain),
         ("sft", Method::Sft),
+        ("distill", Method::Distill),
         ("reward", Method::Reward),
         ("dpo", Method::Dpo),
         ("kto", Method::Kto),
@@ -41,6 +43,7 @@ impl Method {
         match method {
             MethodConfig::Pretrain(_) => Method::Pretrain,
             MethodConfig::Sft(_) => Method::Sft,
+            MethodConfig::Distill(_) => Method::Distill,
             MethodConfig::Reward(_) => Method::Reward,
             MethodConfig::Dpo(_) => Method::Dpo,
             MethodConfig::Kto(_) => Method::Kto,
@@ -73,6 +76,7 @@ impl Method {
         let id = match self {
             Method::Pretrain => MethodId::Pretrain,
             Method::Sft => MethodId::Sft,
+            Method::Distill => MethodId::Distill,
             Method::Reward => MethodId::RewardModel,
             Method::Dpo => MethodId::Dpo,
             Method::Kto => MethodId::Kto,
@@ -89,7 +93,7 @@ impl Method {
     /// Whether the loss is linear in log-probabilities, so that the head never holds all logits.
     pub fn is_linear(self) -> bool {
         let trained = self.facts().trained();
-        trained.is_none_or(|method| method.is_likelihood())
+        trained.is_none_or(|method| method.is_likelihood() || method.distills().is_some())
     }
 
     /// Whether it needs a frozen reference model.

@@ -24,7 +24,7 @@ fn counted(request: &Request, learned: f64, critic: f64) -> f64 {
         return of_answers(request, answers, learned, critic);
     }
     let facts = request.method.facts();
-    let all = facts.flops_per_token(learned, critic);
+    let all = facts.flops_per_token(learned, critic) + of_teacher(request);
     match request.reference_plan() {
         // Scored once, before the first step.
         ReferencePlan::Precomputed => all - FORWARD,
@@ -32,6 +32,14 @@ fn counted(request: &Request, learned: f64, critic: f64) -> f64 {
         ReferencePlan::None if facts.passes.reference => all - FORWARD,
         _ => all,
     }
+}
+
+/// The teacher reads what the student does, which writes a share of it itself.
+fn of_teacher(request: &Request) -> f64 {
+    let n = request.arch.n_active().max(1) as f64;
+    request.teacher().map_or(0.0, |teacher| {
+        FORWARD * (teacher.params as f64 / n + teacher.own_share)
+    })
 }
 
 /// A frozen matrix needs the gradient with respect to its input but not to its weights.

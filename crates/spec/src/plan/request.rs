@@ -12,7 +12,7 @@ use crate::methods::ReferenceChoice;
 use crate::nn::adapter::Lora as LoraConfig;
 use crate::nn::{AdapterConfig, ParamInfo, Role, TrainableSet, param_infos_of};
 use crate::spec::{BatchStage, Saves, TrainConfig};
-pub use answers::{Answers, RewardModels};
+pub use answers::{Answers, RewardModels, TeacherModel};
 pub use choices::{AttentionKind, BaseFormat, Checkpointing, Logits, Lora, LoraTargets};
 
 /// Which trainer is estimated.
@@ -126,6 +126,8 @@ pub struct EngineExtras {
     pub answers: Option<Answers>,
     /// The models that score those.
     pub rewards: RewardModels,
+    /// The model whose distributions are learned, in distillation.
+    pub teacher: TeacherModel,
     /// Bytes of a base that stays in its file's formats under adapters.
     pub packed_bytes: Option<u64>,
     /// Ranks of PyTorch, where a spec is trained by those.

@@ -6,7 +6,7 @@ use super::models::{self, MODELS};
 use super::reference::{model_request, reference_request};
 use super::request::{
     Answers, AttentionKind, BaseFormat, Device, EngineExtras, Estimator, Logits, Lora, Method,
-    Preflight, Ranks, Request, RewardModels, RowLengths, Rows, ValueSource,
+    Preflight, Ranks, Request, RewardModels, RowLengths, Rows, TeacherModel, ValueSource,
 };
 use super::scheme::{Precision, UpdateState, rates_in_8_bits};
 use crate::base::finding::Finding;
@@ -412,6 +412,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
             pass_tokens: data.pass_tokens.filter(|n| Some(*n) != data.epoch_tokens),
             answers: answers(spec, data),
             rewards: reward_models(spec),
+            teacher: teacher(spec),
             packed_bytes: base.as_ref().and_then(|base| base.packed_bytes),
             ranks: ranks(spec),
             has_base: spec.train.from.is_some(),
@@ -467,10 +468,16 @@ fn ranks(spec: &RunSpec) -> Option<Ranks> {
 
 /// Answers that are written at once.
 fn rollouts(spec: &RunSpec) -> u64 {
-    if spec.method.on_policy().is_none() {
-        return 0;
-    }
     let (train, rollout) = (&spec.train, &spec.rollout);
+    if spec.method.on_policy().is_none() {
+        let writes = spec.method.own_share() > 0.0;
+        // A packed row holds several conversations.
+        return if writes {
+            rollout.side_by_side as u64
+        } else {
+            0
+        };
+    }
     let step = train.micro_batch_size * train.grad_accum_steps * rollout.steps;
     let held_out = match spec.eval.every.is_never() {
         true => 0,
@@ -528,6 +535,40 @@ fn reward_models(spec: &RunSpec) -> RewardModels {
         all.bytes += 4 * n + pass.total();
     }
     all
+}
+
+/// The teacher of a spec, by its description; one that is not there takes nothing, and loading says so.
+fn teacher(spec: &RunSpec) -> TeacherModel {
+    let Some(distill) = spec.method.distills() else {
+        return TeacherModel::default();
+    };
+    let source = distill.teacher.as_deref().map(ModelSource::open);
+    let Some(Ok(source)) = source else {
+        return TeacherModel::default();
+    };
+    let (config, params) = (source.config(), source.n_params());
+    let arch = Arch::of(config, 0);
+    let packed = source.chain().0.packed_bytes();
+    let of = Subject {
+        config,
+        shape: arch.shape(),
+        trained: Default::default(),
+        is_packed: packed.is_some(),
+        arithmetic: match matmul_precision(spec.train.precision) {
+            Precision::Fp32 => ComputeDtype::F32,
+            _ => ComputeDtype::Bf16,
+        },
+    };
+    let tokens = spec.model.seq_len.min(config.seq_len);
+    let pass = footprint::evaluation(of, (spec.train.micro_batch_size, tokens));
+    TeacherModel {
+        params,
+        tokens: arch.vocab_size(),
+        weight_bytes: packed.unwrap_or(4 * params),
+        is_packed: packed.is_some(),
+        pass_bytes: pass.total(),
+        own_share: distill.on_policy,
+    }
 }
 
 /// Sequences per evaluation batch. During training it is a full batch; the final one covers the held-out data, which

@@ -37,6 +37,9 @@ pub(super) fn paths(mut config: RunConfig, whole: &dyn Fn(&Path) -> PathBuf) -> 
     if let MethodConfig::Ppo(ppo) = &mut config.method {
         ppo.critic_from.iter_mut().for_each(fix);
     }
+    if let MethodConfig::Distill(distill) = &mut config.method {
+        distill.teacher.iter_mut().for_each(fix);
+    }
     if let EngineConfig::Torch(torch) = &mut config.engine {
         torch.python.iter_mut().for_each(fix);
     }

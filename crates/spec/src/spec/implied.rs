@@ -323,7 +323,11 @@ mod tests {
         let mut seen = 0;
         for preset in templates {
             let load = |words: &[&str]| {
-                let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+                let mut words: Vec<String> = words.iter().map(ToString::to_string).collect();
+                if preset.name == "distill" {
+                    let to_come = crate::models::TO_COME;
+                    words.push(format!("method.distill.teacher={to_come}"));
+                }
                 load(&preset.name, &words, &sources).unwrap().spec
             };
             let spec = load(&[]);

@@ -622,7 +622,14 @@ mod tests {
         for preset in presets(&sources) {
             let name = &preset.name;
             assert_ne!(preset.group, PresetGroup::Own, "{name}");
-            let spec = super::super::load(name, &[], &sources).unwrap().spec;
+            // Its teacher is the user's.
+            let teacher = format!("method.distill.teacher={}", crate::models::TO_COME);
+            let set = if name == "distill" {
+                vec![teacher]
+            } else {
+                vec![]
+            };
+            let spec = super::super::load(name, &set, &sources).unwrap().spec;
             if preset.group == PresetGroup::Template {
                 assert!(spec.train.from.is_none(), "{name}");
                 // A prompt of the made-up rows would be asked of the user's model.

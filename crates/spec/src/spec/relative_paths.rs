@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::{Component, Path, PathBuf};
 
 /// The settings that hold paths; of lists, the strings in them that look like one.
-const PLACES: [&str; 10] = [
+const PLACES: [&str; 11] = [
     "data.path",
     "data.val_path",
     "data.sources",
@@ -17,6 +17,7 @@ const PLACES: [&str; 10] = [
     "eval.extra",
     "eval.tasks",
     "method.ppo.critic_from",
+    "method.distill.teacher",
 ];
 /// Those that hold a name or a path.
 const NAMES: [&str; 2] = ["data.template", "engine.torch.python"];
@@ -158,6 +159,7 @@ mod tests {
             "data: {path: it, val_path: it/file.txt, tokenizer: {file: {path: it/file.txt}}}",
             "data: {sources: [it/file.txt, {path: it}]}",
             "eval: {extra: [{name: x, source: {path: it}}]}\ntrain: {from: it}\nhealth: {reference_run: it}",
+            "method: {distill: {teacher: it}}",
             "method: {ppo: {critic_from: it}}\nrewards: [{model: {path: it/file.txt}}]\nrollout: {max_new_tokens: 8}",
         ];
         for text in specs {

@@ -2,6 +2,7 @@
 
 mod answers;
 mod best_by;
+mod distill;
 mod epsilon;
 mod frozen;
 mod length;
@@ -69,6 +70,7 @@ pub(super) fn rules(config: &RunConfig, origins: &Origins, issues: &mut Vec<Issu
     frozen::freeze(config, &mut judge);
     reference(config, &mut judge);
     moving_reference::moving_reference(config, &mut judge);
+    distill::distill(config, &mut judge);
     answers::rollouts(config, &mut judge);
     length::length(config, &mut judge);
     engine(config, &mut judge);

@@ -10,6 +10,7 @@ use crate::engine::checkpoint;
 use crate::engine::eval::measure::{EvalScope, evaluate};
 use crate::engine::roles::Models;
 use crate::engine::state::TrainState;
+use crate::engine::teacher;
 use crate::engine::update::{At, Rates, update};
 use crate::engine::{EngineError, micro_step_of};
 use crate::run::CheckpointEntry;
@@ -196,6 +197,9 @@ fn begun(subject: &Subject<'_>, from: Option<&CheckpointEntry>) -> Result<TrainS
     state
         .models
         .attach_reference(&*spec.method, subject.data, size)?;
+    if let Some(loaded) = teacher::load(spec, subject.data)? {
+        state.models.policy.set_teacher(Some(loaded.teacher));
+    }
     if let Some(entry) = from {
         checkpoint::Manifest::verify(&entry.path).map_err(checkpoint::CheckpointError::from)?;
         checkpoint::load(&entry.path, &mut state)?;

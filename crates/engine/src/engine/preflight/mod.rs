@@ -21,6 +21,7 @@ mod tools;
 use super::checkpoint::CheckpointError;
 use super::context::RunContext;
 use super::state::TrainState;
+use super::teacher;
 use super::{EngineError, EngineJob};
 use crate::base::clock::Clock;
 use crate::base::finding::{Finding, Status};
@@ -168,6 +169,9 @@ pub fn check_spec(
     let pass = data.micro_steps_per_epoch(spec.train.micro_batch_size);
     let spec = &spec.clone().on_data(pass);
     let mut state = TrainState::fresh(spec, &data)?;
+    if let Some(loaded) = teacher::load(spec, &data)? {
+        state.models.policy.set_teacher(Some(loaded.teacher));
+    }
     let scratch = room.join(format!(".preflight-{}", std::process::id()));
     let mut subject = Subject {
         spec,
@@ -265,7 +269,13 @@ impl Subject<'_> {
     fn twin(&mut self) -> Result<&mut TrainState, EngineError> {
         let twin = match self.twin.take() {
             Some(twin) => twin,
-            None => TrainState::fresh(self.spec, self.data)?,
+            None => {
+                let mut twin = TrainState::fresh(self.spec, self.data)?;
+                // The same one: it is large, and nothing changes it.
+                let teacher = self.state.models.policy.teacher().cloned();
+                twin.models.policy.set_teacher(teacher);
+                twin
+            }
         };
         Ok(self.twin.insert(twin))
     }

@@ -16,7 +16,8 @@ pub fn batches(written: &[Written], spec: &RunSpec, seq_len: usize) -> Vec<Batch
     parts.map(|part| batch(part, spec, seq_len)).collect()
 }
 
-fn batch(written: &[Written], spec: &RunSpec, seq_len: usize) -> Batch {
+/// Answers as one micro-batch.
+pub fn batch(written: &[Written], spec: &RunSpec, seq_len: usize) -> Batch {
     let places = |w: &Written| w.prompt.len() + w.tokens.len() - 1;
     let longest = written.iter().map(places).max().unwrap_or(1);
     let width = width(longest, seq_len, STEP);

@@ -9,9 +9,10 @@ mod parts;
 mod show;
 mod write;
 
+pub(super) use batching::batch as batches_of;
 pub use evaluate::CompletionEval;
 pub use in_use::ActiveRollout;
-pub(super) use parts::Parts;
+pub(super) use parts::{Parts, WRITING};
 pub use show::{OF_ANSWERS, of_reward, pass_at_k};
 pub(super) use show::{SHARE, SPEED};
 pub use write::{Asked, Written, write};

@@ -33,6 +33,7 @@ const NOTHING: HeadGradient = HeadGradient {
         z_loss: 0.0,
     },
     values: None,
+    teacher: None,
 };
 
 impl Pass {
@@ -59,7 +60,7 @@ impl Pass {
         self.begin(count, seq_len);
         let hidden = self.blocks(plan, 0, None);
         match self.track {
-            Track::Off => self.head_forward(plan, hidden),
+            Track::Off => self.head_forward(plan, hidden, None),
             Track::Gradients => {
                 self.head_backward(plan, hidden, NOTHING, &mut [], HeadPass::Both);
                 self.backward(plan, NOTHING, (&mut [], Accumulation::Add));

@@ -4,10 +4,10 @@
 use super::{Pass, Plan};
 use crate::kernels::matmul::{Accumulation, ComputeDtype, Plus};
 use crate::kernels::numbers::{Values, ValuesMut};
-use crate::kernels::{linear, logprob, score, softcap};
-use crate::nn::HeadKind;
+use crate::kernels::{linear, logprob, score, softcap, threads};
 use crate::nn::profile::Part;
 use crate::nn::tape::{Buffer, Slot, Track};
+use crate::nn::{HeadKind, TokenBatch};
 
 /// How the head computes its gradients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub(crate) struct HeadGradient<'a> {
     pub tokens: logprob::Upstream<'a>,
     /// With respect to values, if the loss depends on them.
     pub values: Option<&'a [f32]>,
+    /// A teacher's head, if the loss depends on the divergence from it: then head and gradient are computed at once.
+    pub teacher: Option<(logprob::Teacher<'a>, &'a [f32])>,
 }
 
 /// A kernel that does so.
@@ -59,7 +61,12 @@ fn inputs<'a>(
 
 impl Pass {
     /// Fills `outputs`.
-    pub(super) fn head_forward(&mut self, plan: &Plan, hidden: Slot) {
+    pub(super) fn head_forward(
+        &mut self,
+        plan: &Plan,
+        hidden: Slot,
+        teacher: Option<logprob::Teacher>,
+    ) {
         let (rows, d, vocab) = (self.rows.count, plan.shape.d_model, plan.shape.vocab_size);
         if plan.config.head == HeadKind::Score {
             return self.score_forward(plan, hidden);
@@ -74,8 +81,12 @@ impl Pass {
         let states = scaled.as_deref().unwrap_or(self.arena.get(hidden));
         let inputs = inputs(plan, states, of);
         let outputs = &mut self.outputs;
-        self.kernels.run(Part::Head, || {
-            logprob::forward(plan.arithmetic, sizes, inputs, outputs);
+        outputs.teacher.clear();
+        self.kernels.run(Part::Head, || match teacher {
+            Some(teacher) => {
+                logprob::distill(plan.arithmetic, sizes, inputs, teacher, outputs, None);
+            }
+            None => logprob::forward(plan.arithmetic, sizes, inputs, outputs),
         });
         if let Some(scaled) = scaled {
             self.arena.free(scaled);
@@ -128,9 +139,27 @@ impl Pass {
         let states = scaled.as_deref().unwrap_or(self.arena.get(hidden));
         let inputs = inputs(plan, states, of);
         let (outputs, into) = (&mut self.outputs, self.into);
+        outputs.teacher.clear();
         self.kernels.run(Part::Head, || {
             let dtable = plan.layout.head.grads();
             let dtable = dtable.map(|range| (&mut grads[range], into));
+            if let Some((teacher, ddivergence)) = upstream.teacher {
+                let learned = logprob::Learned {
+                    tokens: upstream.tokens,
+                    ddivergence,
+                    dhidden: &mut dhidden,
+                    dtable,
+                };
+                let arithmetic = plan.arithmetic;
+                return logprob::distill(
+                    arithmetic,
+                    sizes,
+                    inputs,
+                    teacher,
+                    outputs,
+                    Some(learned),
+                );
+            }
             differentiate(
                 plan.arithmetic,
                 sizes,
@@ -154,6 +183,38 @@ impl Pass {
         self.value_backward(plan, hidden, upstream.values, (&mut dhidden, grads));
         self.arena.put_gradient(hidden, dhidden);
         self.head_done = true;
+    }
+}
+
+impl Pass {
+    /// Calls `work` with this model's head over its hidden states of a batch: a teacher's, in an evaluation pass.
+    pub fn teach<R>(
+        &mut self,
+        plan: &Plan,
+        batch: &TokenBatch,
+        divergence: logprob::Divergence,
+        work: impl FnOnce(logprob::Teacher) -> R,
+    ) -> R {
+        // The divergence has a temperature of its own.
+        let batch = TokenBatch {
+            temperature: 1.0,
+            ..*batch
+        };
+        let hidden = threads::enter(|| self.hidden_of(plan, &batch));
+        let scaled = self.scaled_states(plan, hidden);
+        let states = scaled.as_deref().unwrap_or(self.arena.get(hidden));
+        let result = work(logprob::Teacher {
+            hidden: states,
+            d: plan.shape.d_model,
+            table: plan.matrix(plan.layout.head),
+            vocab: plan.shape.vocab_size,
+            cap: plan.logit_cap(),
+            divergence,
+        });
+        if let Some(scaled) = scaled {
+            self.arena.free(scaled);
+        }
+        result
     }
 }
 

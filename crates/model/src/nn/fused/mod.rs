@@ -264,8 +264,18 @@ impl Pass {
 
     /// Fills `outputs` with log-probabilities and entropies of the batch.
     pub fn forward(&mut self, plan: &Plan, batch: &TokenBatch) {
+        self.forward_beside(plan, batch, None);
+    }
+
+    /// The same with the divergences from a teacher, whose head is over the same batch.
+    pub fn forward_beside(
+        &mut self,
+        plan: &Plan,
+        batch: &TokenBatch,
+        teacher: Option<logprob::Teacher>,
+    ) {
         let hidden = self.hidden_of(plan, batch);
-        self.head_forward(plan, hidden);
+        self.head_forward(plan, hidden, teacher);
         self.show_logits(plan);
     }
 

@@ -41,7 +41,7 @@ impl Pass {
         // That of an earlier pass over rollouts may be left.
         self.temperature = 1.0;
         let hidden = self.hidden(plan, (ids, None), ids.len(), Some(texts));
-        self.head_forward(plan, hidden);
+        self.head_forward(plan, hidden, None);
     }
 
     /// Processes the pieces prepared in `texts` and calls `visit` with the logits (V) after each token of `ids`, in their order.

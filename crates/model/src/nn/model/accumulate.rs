@@ -1,10 +1,10 @@
 //! A whole micro-step: forward, the gradient of the loss with respect to log-probabilities and entropies, backward.
 //!
-//! A loss is one of two kinds. Linear in log-probabilities, L = Σ c · logp with c known before the forward pass: the head
+//! A loss is one of two kinds, and beside a teacher its divergence may be a term of the first. Linear in log-probabilities, L = Σ c · logp with c known before the forward pass: the head
 //! runs forward and backward at once and never holds all logits. Any other: the head's values are returned to the method,
 //! which returns the gradient with respect to them.
 
-use super::{Backend, Model, TokenBatch};
+use super::{Backend, Model, TeacherValues, TokenBatch, teacher};
 use crate::kernels::matmul::Accumulation;
 use crate::kernels::{flat, logprob, threads};
 use crate::nn::fused::{HeadGradient, Pass};
@@ -21,6 +21,15 @@ pub struct TokenValues<'a> {
     pub top1: &'a [f32],
     /// The value at each token, if the model has a value head.
     pub value: Option<&'a [f32]>,
+    /// Beside a teacher.
+    pub teacher: Option<TeacherValues<'a>>,
+}
+
+/// The gradient of a loss that is linear in log-probabilities and in divergences from a teacher, (batch_size · seq_len) each.
+#[derive(Debug, Clone, Copy)]
+pub struct DistilledGradient<'a> {
+    pub dlogp: &'a [f32],
+    pub ddivergence: &'a [f32],
 }
 
 /// Gradient of a loss with respect to [`TokenValues`], in reusable buffers, initially filled with zeros.
@@ -55,6 +64,7 @@ impl Upstream {
                 z_loss: 0.0,
             },
             values: self.uses_value.then_some(&*self.dvalue),
+            teacher: None,
         }
     }
 }
@@ -105,14 +115,51 @@ impl Model {
                 Ok(read(values))
             });
         }
+        self.accumulate_at_once(batch, coefficients, None, read)
+    }
+
+    /// The same for L = Σ c · logp + Σ d · divergence, d being known before the forward pass too; the teacher reads the batch first.
+    ///
+    /// # Errors
+    /// No teacher; one that cannot read the batch; numbers of coefficients other than that of tokens.
+    pub fn accumulate_distilled<R>(
+        &mut self,
+        batch: &TokenBatch,
+        of: DistilledGradient,
+        read: impl FnOnce(TokenValues) -> R,
+    ) -> Result<R> {
+        let n = batch.inputs.len();
+        if of.dlogp.len() != n || of.ddivergence.len() != n {
+            let (a, b) = (of.dlogp.len(), of.ddivergence.len());
+            bail!("coefficients: expected {n}, got {a} and {b}")
+        }
+        let Some(teacher) = self.teacher.clone() else {
+            bail!("distillation: this model has no teacher")
+        };
+        if self.backend == Backend::Composite {
+            bail!("teacher: a student needs the fused CPU kernels")
+        }
+        teacher.beside(batch, |head| {
+            self.accumulate_at_once(batch, of.dlogp, Some((head, of.ddivergence)), read)
+        })?
+    }
+
+    fn accumulate_at_once<R>(
+        &mut self,
+        batch: &TokenBatch,
+        dlogp: &[f32],
+        teacher: Option<(logprob::Teacher, &[f32])>,
+        read: impl FnOnce(TokenValues) -> R,
+    ) -> Result<R> {
         self.begin_accumulating(batch)?;
         let upstream = HeadGradient {
             tokens: logprob::Upstream {
-                dlogp: coefficients,
+                dlogp,
                 dentropy: None,
                 z_loss: self.regularizers.z_loss as f32,
             },
             values: None,
+            teacher,
         };
         let (grads, into) = self.params.open_grads();
         let result = self.with_plan(|plan, pass, _| {
@@ -177,6 +224,7 @@ impl Model {
             entropy: &entropy,
             top1: &top1,
             value: value.as_deref(),
+            teacher: None,
         };
         let result = loss(values, upstream)?;
         let shape = (batch.batch_size, batch.seq_len);
@@ -202,5 +250,6 @@ fn values(pass: &Pass) -> TokenValues<'_> {
         entropy: &pass.outputs.entropy,
         top1: &pass.outputs.top1,
         value: (!pass.values.is_empty()).then_some(&*pass.values),
+        teacher: teacher::values(&pass.outputs),
     }
 }

@@ -21,14 +21,18 @@ mod latent_tests;
 #[cfg(test)]
 mod option_tests;
 mod run;
+mod teacher;
+#[cfg(test)]
+mod teacher_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod value_tests;
 mod vocabulary;
 
-pub use accumulate::{TokenValues, Upstream};
+pub use accumulate::{DistilledGradient, TokenValues, Upstream};
 pub use experts::ExpertLoad;
+pub use teacher::{Divergence, Teacher, TeacherScores, TeacherValues};
 
 use super::checkpointing::ActivationCheckpointing;
 use super::composite::{Graph, Leaves};
@@ -101,6 +105,8 @@ pub struct TokenOutputs {
     pub top1: Tensor,
     /// The value at each token, if the model has a value head.
     pub value: Option<Tensor>,
+    /// Beside a teacher.
+    pub teacher: Option<TeacherScores>,
 }
 
 /// Approximate FLOPs per normal random number.
@@ -141,6 +147,8 @@ pub struct Model {
     /// Gradient of the loss with respect to the head's outputs, reused every step.
     upstream: Upstream,
     regularizers: Regularizers,
+    /// What it learns to be like, in distillation.
+    teacher: Option<Teacher>,
 }
 
 /// Regularization in training for losses that are linear in log-probabilities; zeros disable it. Not
@@ -363,6 +371,7 @@ impl Model {
             loads: experts::Loads::default(),
             upstream: Upstream::default(),
             regularizers: Regularizers::default(),
+            teacher: None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Forward, backward, evaluation and incremental forward, on either backend.
 
-use super::{Backend, Model, Recorded, TokenBatch, TokenOutputs, check};
+use super::{Backend, Model, Recorded, TokenBatch, TokenOutputs, check, teacher};
 use crate::kernels::{flat, logprob, threads};
 use crate::nn::HeadKind;
 use crate::nn::composite::{Decoder, Graph, Leaves, Past};
@@ -21,7 +21,7 @@ impl Model {
         self.recorded = None;
         self.check_training(batch)?;
         if self.backend == Backend::Fused {
-            let outputs = self.run_fused(Track::Gradients, batch)?;
+            let outputs = self.run_fused(Track::Gradients, batch, None)?;
             self.recorded = Some(Recorded::Fused(batch.batch_size, batch.seq_len));
             return Ok(outputs);
         }
@@ -114,6 +114,7 @@ impl Model {
                 z_loss: 0.0,
             },
             values: dvalue.as_deref(),
+            teacher: None,
         };
         let (grads, into) = self.params.open_grads();
         self.with_plan(|plan, training, _| {
@@ -123,14 +124,23 @@ impl Model {
         })?
     }
 
-    /// Evaluation forward: stores nothing for a backward, and does not affect the record of an earlier training forward.
+    /// Evaluation forward: stores nothing for a backward, and does not affect the record of an earlier training forward. With a teacher,
+    /// also the divergences from it.
     ///
     /// # Errors
-    /// A batch that does not fit the model.
+    /// A batch that does not fit the model, or its teacher.
     pub fn score(&mut self, batch: &TokenBatch) -> Result<TokenOutputs> {
         self.check_batch(batch)?;
         if self.backend == Backend::Fused {
-            return self.run_fused(Track::Off, batch);
+            return match self.teacher.clone() {
+                Some(teacher) => {
+                    teacher.beside(batch, |head| self.run_fused(Track::Off, batch, Some(head)))?
+                }
+                None => self.run_fused(Track::Off, batch, None),
+            };
+        }
+        if self.teacher.is_some() {
+            bail!("teacher: a student needs the fused CPU kernels")
         }
         Ok(of_graph(&self.decoder(Track::Off)?.outputs(batch)?))
     }
@@ -257,7 +267,12 @@ impl Model {
         }
     }
 
-    fn run_fused(&mut self, track: Track, batch: &TokenBatch) -> Result<TokenOutputs> {
+    fn run_fused(
+        &mut self,
+        track: Track,
+        batch: &TokenBatch,
+        beside: Option<logprob::Teacher>,
+    ) -> Result<TokenOutputs> {
         self.tables.extend_to(batch.seq_len);
         let shape = (batch.batch_size, batch.seq_len);
         self.with_plan(|plan, training, evaluation| {
@@ -265,7 +280,7 @@ impl Model {
                 Track::Gradients => training,
                 Track::Off => evaluation,
             };
-            threads::enter(|| pass.forward(plan, batch));
+            threads::enter(|| pass.forward_beside(plan, batch, beside));
             let tensor = |values: &[f32]| Tensor::from_slice(values, shape, &Device::Cpu);
             Ok(TokenOutputs {
                 logp: tensor(&pass.outputs.logp)?,
@@ -275,6 +290,7 @@ impl Model {
                     true => None,
                     false => Some(tensor(&pass.values)?),
                 },
+                teacher: teacher::scores(&pass.outputs),
             })
         })?
     }
@@ -352,5 +368,6 @@ fn of_graph(graph: &Graph) -> TokenOutputs {
         entropy: graph.entropy.detach(),
         top1: graph.top1.clone(),
         value: graph.value.as_ref().map(Tensor::detach),
+        teacher: None,
     }
 }

@@ -224,7 +224,7 @@ fn judge(facts: &'static Facts, inputs: &Inputs) -> Vec<Advice> {
 pub fn learns_from(kind: DataKind) -> bool {
     let words: &[&str] = match kind {
         DataKind::Text => &["pretrain"],
-        DataKind::Demos => &["sft"],
+        DataKind::Demos => &["sft", "distill"],
         DataKind::Pairs => &["dpo", "orpo", "reward"],
         DataKind::Thumbs => &["kto"],
         DataKind::Prompts => &["grpo", "rloo"],

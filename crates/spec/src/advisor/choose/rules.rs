@@ -145,6 +145,15 @@ pub const RULES: &[Rule] = &[
         |_| "on the good answers only: simple, but the bad ones are unused".into()),
     rule!("3.no" Sft Unfit when |_| true;
         |i| format!("needs prompts with answers; the data is {}", i.data.title())),
+    // A teacher at hand.
+    rule!("5.scratch" Distill Unfit when |i| !post(i);
+        |_| "the student needs the teacher's tokens: start from a small model of the same family".into()),
+    rule!("5.gkd" Distill Best when |i| i.goal == Goal::Compress && matches!(i.data, DataKind::Demos | DataKind::Text);
+        |_| "learns the large model's whole distribution at every token; the large model must be here, with the same tokens, and may be quantized".into()),
+    rule!("5.teacher" Distill Possible when |i| matches!(i.data, DataKind::Demos | DataKind::Text);
+        |_| "if a larger model with the same tokens is at hand: its distributions teach more than the one token that follows".into()),
+    rule!("5.noteacher" Distill Unfit when |_| true;
+        |i| format!("needs texts, or prompts with answers, and a larger model; the data is {}", i.data.title())),
     // 4. Style and preferences.
     rule!("4.dpo" Dpo Best when |i| post(i) && i.data == DataKind::Pairs && rows(i) >= DPO_ROWS;
         |i| format!("{}: exactly what it learns from{}", counted(i.rows, "pairs"),

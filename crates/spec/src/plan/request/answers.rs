@@ -1,6 +1,6 @@
 //! RL settings of a request: rollouts, and the models that score them.
 
-use super::{Estimator, Request};
+use super::{Estimator, Method, Request};
 use crate::spec::RolloutLength;
 
 /// How this program's engine learns from the model's own answers.
@@ -46,7 +46,29 @@ pub struct RewardModels {
     pub bytes: u64,
 }
 
+/// The teacher of a distillation.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct TeacherModel {
+    pub params: u64,
+    /// Tokens of its tokenizer.
+    pub tokens: u64,
+    /// Its weights as this engine holds them: f32, or a file's formats.
+    pub weight_bytes: u64,
+    /// Whether those are a file's formats.
+    pub is_packed: bool,
+    /// The buffers of the pass that reads a micro-batch, with the logits of a chunk of its rows.
+    pub pass_bytes: u64,
+    /// Share of the steps that learn from the student's own answers.
+    pub own_share: f64,
+}
+
 impl Request {
+    /// The teacher, where the method learns from one and its spec names it.
+    pub fn teacher(&self) -> Option<TeacherModel> {
+        let teacher = Some(self.extras.teacher).filter(|teacher| teacher.params > 0);
+        teacher.filter(|_| self.method == Method::Distill)
+    }
+
     /// How it learns from answers of its own, where a spec says; a method that does not, after a change, has none.
     pub fn answers(&self) -> Option<Answers> {
         self.extras.answers.filter(|_| self.method.rolls_out())

@@ -61,6 +61,9 @@ pub fn files(
             scores(&mut judge, key, ModelSource::open_whole(&full).map(drop));
         }
     }
+    if let Some(path) = config.method.distills().and_then(|m| m.teacher.as_ref()) {
+        teacher(&mut judge, path, base);
+    }
     let is_kept = |path: &&PathBuf| sources.kept_reference.as_ref() == Some(*path);
     if let Some(path) = (config.health.reference_run.as_ref()).filter(|path| !is_kept(path)) {
         let full = base.join(path);
@@ -78,6 +81,32 @@ pub fn files(
         if !full.exists() {
             model_folder(&mut judge, "train.from", path, &full);
         }
+    }
+}
+
+/// The model whose distributions are learned: whatever can be chatted with.
+fn teacher(judge: &mut IssueCollector, path: &Path, base: &Path) {
+    let (key, full) = ("method.distill.teacher", base.join(path));
+    if !full.exists() {
+        return model_folder(judge, key, path, &full);
+    }
+    if full == Path::new(TO_COME) || no_run(judge, key, path, &full) {
+        return;
+    }
+    match ModelSource::open(&full) {
+        Err(error) => {
+            let (what, fix) = (one_line(&error.to_string()), error.hint().to_string());
+            judge.want(false, &[key], what, fix);
+        }
+        Ok(source) => judge.want(
+            !source.config().is_reward_model(),
+            &[key],
+            format!(
+                "{} is a reward model: it has no distribution over tokens",
+                path.display()
+            ),
+            "name a model that writes",
+        ),
     }
 }
 

@@ -68,7 +68,9 @@ impl Ask for Goal {
             choose::Goal::Classify => {
                 "Fine-tuning on labelled examples; a few hundred good ones are enough."
             }
-            choose::Goal::Compress => "Fine-tuning a small model on a large one's answers.",
+            choose::Goal::Compress => {
+                "Fine-tuning a small model on a large one's answers, or distillation: its whole distributions, where it is at hand."
+            }
         };
         (vec![note("This means", words)], Vec::new())
     }

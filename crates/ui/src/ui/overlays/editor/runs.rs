@@ -8,7 +8,11 @@ use std::path::PathBuf;
 
 /// Rewards are a list, in which reward models are named.
 const REWARDS: &str = "rewards";
-const MODELS: [&str; 2] = ["train.from", "method.ppo.critic_from"];
+const MODELS: [&str; 3] = [
+    "train.from",
+    "method.ppo.critic_from",
+    "method.distill.teacher",
+];
 
 impl Editor {
     /// Asks for the models that a place was just given.
