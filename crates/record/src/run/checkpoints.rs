@@ -2,7 +2,7 @@
 
 use super::RunDir;
 use super::log::scan_events;
-use crate::wire::{Best, Event, id};
+use crate::wire::{Best, Event};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,7 @@ pub struct CheckpointEntry {
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeptCheckpoint {
     pub entry: CheckpointEntry,
-    /// Its validation loss: on the rows that all evaluations read, where the log has that.
+    /// The last validation loss before it was saved.
     pub val_loss: Option<f64>,
     /// The reading that decides which one is the best, where the log has it of this one.
     pub by: Option<Best>,
@@ -96,10 +96,7 @@ impl RunDir {
                     // The same step may be saved again, such as at a stop: it is as good as it was.
                     let known = saved.entry(step).or_default();
                     known.best |= best;
-                    // The last evaluation may have read more rows; then it compares with no other one.
-                    let by_loss = by.as_ref().filter(|by| by.metric == id::VAL_LOSS);
-                    let alike = by_loss.map(|by| by.value).or(val_loss);
-                    known.val_loss = alike.map(|loss| loss.0).or(known.val_loss);
+                    known.val_loss = val_loss.map(|loss| loss.0).or(known.val_loss);
                     known.by = by.or(known.by.take());
                 }
                 Event::RolledBack { step } => {
@@ -289,34 +286,6 @@ mod tests {
         ];
         assert_eq!(told, expected);
         assert_eq!(run.best_checkpoint().as_ref(), Some(&kept[0].entry));
-    }
-
-    /// The last evaluation reads the whole split. "step 20 val 3.486" stood beside "step 10 val 3.575 · best": those were other rows.
-    #[test]
-    fn losses_of_checkpoints_are_of_the_same_rows() {
-        use crate::base::num::Num;
-        let dir = tempfile::tempdir().unwrap();
-        let run = run_with_steps(dir.path(), &[10, 20]);
-        let of = |step: u64, best: bool, loss: f64, compared: f64| Event::Checkpointed {
-            step,
-            path: path_in_run(step),
-            bytes: 1,
-            seconds: 0.1,
-            best,
-            val_loss: Some(Num(loss)),
-            by: Some(Best {
-                step,
-                metric: id::VAL_LOSS.into(),
-                value: Num(compared),
-                direction: crate::wire::Direction::Lower,
-            }),
-        };
-        log(
-            &run,
-            vec![of(10, true, 3.575, 3.575), of(20, false, 3.486, 3.691)],
-        );
-        let told: Vec<_> = run.kept().iter().map(|c| (c.val_loss, c.best)).collect();
-        assert_eq!(told, [(Some(3.575), true), (Some(3.691), false)]);
     }
 
     #[test]

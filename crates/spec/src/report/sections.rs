@@ -167,19 +167,7 @@ fn best_loss(state: &RunState) -> Option<Fact> {
         false => String::new(),
     };
     let at = format!(" at step {}", best.step);
-    let rows = state.other_rows(id::VAL_LOSS).map(|last| {
-        let usual = human::grouped(last.usual);
-        match (last.step == best.step, last.on_usual) {
-            (true, Some(same)) => format!(
-                " on all {} held-out rows ({} on the {usual} of every evaluation)",
-                human::grouped(last.all),
-                human::loss(same)
-            ),
-            (true, None) => format!(" on all {} held-out rows", human::grouped(last.all)),
-            (false, _) => format!(" on {usual} held-out rows ({})", last.words(human::loss)),
-        }
-    });
-    let words = human::loss(loss) + &perplexity + &at + &rows.unwrap_or_default();
+    let words = human::loss(loss) + &perplexity + &at;
     Some(fact("best validation loss", words))
 }
 

@@ -426,58 +426,6 @@ fn only_a_likelihood_has_a_perplexity() {
     assert!(text.contains("(perplexity 5.871)"), "{text}");
 }
 
-/// The last evaluation reads all held-out rows: its lower loss beside the best one's contradicts it, unless both are of the same rows.
-#[test]
-fn the_last_loss_on_other_rows_is_told_beside_the_best() {
-    let by = |step: u64, loss: f64| json!({"step": step, "metric": "val/loss", "value": loss, "direction": "lower"});
-    let evaluated = |step: u64, loss: f64, rows: u64| {
-        json!({"type": "Evaluated", "step": step, "tokens": 1, "values": {"val/loss": loss},
-            "n_windows": rows, "whole": rows > 8, "seconds": 0.1})
-    };
-    let said = |best: u64| {
-        let started = json!({"type": "Started", "name": "r", "method": "sft", "spec": {},
-            "n_params": 1, "vocab_size": 1, "max_steps": 20, "batch_tokens": 1, "epoch_tokens": 1});
-        let saved = json!({"type": "Checkpointed", "step": 20, "path": "checkpoints/step-000020", "bytes": 1,
-            "seconds": 0.1, "best": best == 20, "val_loss": 3.486, "by": by(20, 3.691)});
-        let loss = if best == 20 { 3.691 } else { 3.575 };
-        let end = json!({"type": "Finished", "outcome": "completed", "step": 20, "tokens": 1, "val_loss": 3.486,
-            "best": by(best, loss), "seconds": 1.0, "message": ""});
-        let events = [
-            started,
-            evaluated(10, 3.575, 8),
-            evaluated(20, 3.486, 3485),
-            saved,
-            end,
-        ];
-        let events: Vec<_> = (1..)
-            .zip(events)
-            .map(|(seq, event)| envelope(seq, event))
-            .collect();
-        let state = RunState::from_events(&events);
-        let diagnosis = diagnose(&state);
-        let text = markdown(&sheet(&state, &diagnosis));
-        let mut lines = text.lines();
-        lines
-            .find(|line| line.contains("best validation loss"))
-            .unwrap()
-            .to_string()
-    };
-    let earlier = said(10);
-    assert!(
-        earlier.contains(
-            "3.575 at step 10 on 8 held-out rows (step 20: 3.691 on these, 3.486 on all 3,485)"
-        ),
-        "{earlier}"
-    );
-    let last = said(20);
-    assert!(
-        last.contains(
-            "3.486 at step 20 on all 3,485 held-out rows (3.691 on the 8 of every evaluation)"
-        ),
-        "{last}"
-    );
-}
-
 #[test]
 fn markdown_shows_texts_as_they_are() {
     let state = state();

@@ -3,14 +3,12 @@
 
 mod log_lines;
 mod mean_speed;
-mod other_rows;
 mod pace;
 mod parts;
 mod rolled_back;
 mod speed;
 mod words;
 
-pub use other_rows::OtherRows;
 pub use pace::Pace;
 pub use parts::{
     Answer, CheckpointMark, Diagnosed, Evaluation, Examined, Finish, Head, Level, LogLine, Mark,

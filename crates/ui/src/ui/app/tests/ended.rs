@@ -333,53 +333,6 @@ fn a_training_loss_on_the_last_page_is_a_line_without_points_of_evaluations() {
     assert_eq!(points.count(), 0, "{picture}");
 }
 
-/// "best 3.575 at step 10" stood beside "val 3.486" of step 20, which had read all rows where step 10 had read eight.
-#[test]
-fn a_last_loss_on_more_rows_is_told_with_that_on_the_rows_of_the_best() {
-    let loss = |step, x, rows| Event::Evaluated {
-        step,
-        tokens: 0,
-        values: [("val/loss".into(), Num(x))].into(),
-        n_windows: rows,
-        whole: rows > 8,
-        seconds: 0.1,
-    };
-    let by = |step, x| crate::wire::Best {
-        step,
-        metric: "val/loss".into(),
-        value: Num(x),
-        direction: crate::wire::Direction::Lower,
-    };
-    let saved = Event::Checkpointed {
-        step: 20,
-        path: "checkpoints/step-000020".into(),
-        bytes: 1,
-        seconds: 0.1,
-        best: false,
-        val_loss: Some(Num(3.486)),
-        by: Some(by(20, 3.691)),
-    };
-    let mut log = tape::until(5, 20);
-    log.retain(|line| !matches!(line.event, Event::Evaluated { .. }));
-    for (seq, line) in (1..).zip(&mut log) {
-        line.seq = seq;
-    }
-    let mut end = finish(Outcome::Completed, 20, "");
-    if let Event::Finished { best, val_loss, .. } = &mut end {
-        (*best, *val_loss) = (Some(by(10, 3.575)), Some(Num(3.486)));
-    }
-    let events = vec![loss(10, 3.575, 8), loss(20, 3.486, 3_485), saved, end];
-    let mut bench = ended(log, events);
-    let words = flowing(&bench.press("r").picture(120, 40));
-    for part in [
-        "on 8 held-out rows",
-        "step 20 3.691 on the same 8",
-        "3.486 on all 3,485",
-    ] {
-        assert!(words.contains(part), "{part}\n{words}");
-    }
-}
-
 #[test]
 fn a_share_that_stays_at_zero_lies_on_the_floor_of_the_last_page() {
     let pass = "eval/pass@1";

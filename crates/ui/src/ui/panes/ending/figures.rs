@@ -54,7 +54,6 @@ impl Ending<'_> {
                 if last { ", the last" } else { "" }.into(),
             ),
         ];
-        rows.extend(self.other_rows(top));
         let then = state.evaluations.iter().rev().find(|e| e.step == top.step);
         let others = state.metrics.iter().filter(|info| info.id != top.metric);
         for info in others {
@@ -66,36 +65,6 @@ impl Ending<'_> {
             let title = title.strip_prefix("validation ").unwrap_or(&title);
             rows.push(row("", value, Meaning::Validation, format!(" {title}")));
         }
-        rows
-    }
-
-    /// The last evaluation beside the best one, where it read other rows: its loss on both.
-    fn other_rows(&self, top: &Top) -> Vec<Vec<Word>> {
-        let state = self.state();
-        let Some(last) = state.other_rows(&top.metric) else {
-            return Vec::new();
-        };
-        let of = |value: f64| held_out(state, &top.metric, value).1;
-        let (usual, all) = (human::grouped(last.usual), human::grouped(last.all));
-        let own = last.on_usual.filter(|_| last.step != top.step);
-        let label = format!("step {}", human::grouped(last.step));
-        let mut rows = vec![row(
-            "",
-            String::new(),
-            Meaning::Text,
-            format!("on {usual} held-out rows"),
-        )];
-        rows.extend(own.map(|x| {
-            row(
-                &label,
-                of(x),
-                Meaning::Text,
-                format!(" on the same {usual}"),
-            )
-        }));
-        let label = if own.is_some() { "" } else { label.as_str() };
-        let on_all = of(last.on_all);
-        rows.push(row(label, on_all, Meaning::Text, format!(" on all {all}")));
         rows
     }
 
