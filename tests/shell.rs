@@ -206,6 +206,9 @@ fn a_run_is_paused_resumed_stopped_read_and_deleted_from_the_shell() {
     say(&["stop", "--now", "small"]);
     let unasked = ask(&["rm", "small"]);
     assert_eq!(unasked.status.code(), Some(2), "{unasked:?}");
+    let told = say(&["rm", "--dry-run", "small"]);
+    assert!(told.contains("checkpoint") && told.contains("iB"), "{told}");
+    assert!(place.run.path().exists(), "a dry run deletes nothing");
     assert!(say(&["rm", "--yes", "small"]).contains("deleted"));
     assert!(!place.run.path().exists());
     assert_eq!(ask(&["stop"]).status.code(), Some(2), "no run is live");

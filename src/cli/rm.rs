@@ -26,6 +26,9 @@ pub struct Args {
     /// Do not ask; each is then named whole: its id, its name or its path
     #[arg(short, long)]
     pub yes: bool,
+    /// Show what would be deleted and what depends on it; delete nothing
+    #[arg(long, conflicts_with = "yes")]
+    pub dry_run: bool,
 }
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
@@ -47,6 +50,13 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         let hint = run_ref::command("stop", run.path(), &cx.runs_dir);
         run.check_idle()
             .map_err(|e| Failure::user_error(e.to_string(), hint))?;
+    }
+    if args.dry_run {
+        let mut out = std::io::stdout().lock();
+        for line in doomed.words(cx)? {
+            writeln!(out, "{line}")?;
+        }
+        return Ok(Exit::Done);
     }
     if args.yes {
         let (all, _unreadable) = index::list(&cx.runs_dir)?;
@@ -85,6 +95,25 @@ impl Deletion {
             ))
         };
         self.runs.iter().filter_map(note).collect()
+    }
+
+    /// What goes, with its size, and what stays without it.
+    fn words(&self, cx: &Context) -> anyhow::Result<Vec<String>> {
+        let (all, _unreadable) = index::list(&cx.runs_dir)?;
+        let mut lines = Vec::new();
+        for gone in &self.pipelines {
+            let size = human::bytes(super::gc::size(gone.dir.path()));
+            let (id, runs) = (one_line(&gone.id), gone.runs_words());
+            lines.push(format!("{id}: the pipeline's folder, {size}{runs}"));
+        }
+        for run in &self.runs {
+            lines.push(describe(run));
+            let came = left_by(run, &self.runs, &all);
+            lines.extend(came.map(|words| format!("  from it came {words}")));
+            let need = needed_by(run, &self.runs, &all);
+            lines.extend(need.map(|words| format!("  its model is needed by {words}")));
+        }
+        Ok(lines)
     }
 
     /// Runs that began from one of them, or need its model, and stay.
@@ -171,24 +200,8 @@ fn confirmed(doomed: &Deletion, cx: &Context) -> anyhow::Result<bool> {
         return Err(Failure::user_error(what, "llmtui rm --yes RUN").into());
     }
     let mut out = std::io::stdout().lock();
-    let (all, _unreadable) = index::list(&cx.runs_dir)?;
-    for gone in &doomed.pipelines {
-        let size = human::bytes(super::gc::size(gone.dir.path()));
-        writeln!(
-            out,
-            "{}: the pipeline's folder, {size}{}",
-            one_line(&gone.id),
-            gone.runs_words()
-        )?;
-    }
-    for run in &doomed.runs {
-        writeln!(out, "{}", describe(run))?;
-        if let Some(words) = left_by(run, &doomed.runs, &all) {
-            writeln!(out, "  from it came {words}")?;
-        }
-        if let Some(words) = needed_by(run, &doomed.runs, &all) {
-            writeln!(out, "  its model is needed by {words}")?;
-        }
+    for line in doomed.words(cx)? {
+        writeln!(out, "{line}")?;
     }
     write!(out, "delete? [y/N] ")?;
     out.flush()?;

@@ -5,6 +5,7 @@ use crate::advisor::wizard::{InspectRequest, Inspection, Outcome, Question, Step
 use crate::base::paths::expand_home;
 use crate::base::text::one_line;
 use crate::cli::exit::Failure;
+use crate::models::has_chat_template;
 use crate::plan::start::{model_of_hub, model_of_run};
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -16,7 +17,7 @@ pub fn converse(
     out: &mut impl Write,
     columns: usize,
 ) -> anyhow::Result<bool> {
-    let mut asked = None;
+    let (mut asked, mut explained) = (None, false);
     // The row that asked for a text and got none yet.
     let mut wanted = None;
     loop {
@@ -31,6 +32,12 @@ pub fn converse(
         }
         if asked != Some(wizard.step()) {
             ask(wizard, out, columns)?;
+            if !explained {
+                let how = "an empty line takes the row marked *, N takes row N (with a text behind it where the row asks for one), \
+                    ?N explains it, b goes back, q quits";
+                print_wrapped(how, out, columns)?;
+                explained = true;
+            }
             asked = Some(wizard.step());
             wanted = None;
         }
@@ -101,6 +108,7 @@ fn reply(
             wanted.unwrap_or(wizard.selected()),
             &typed(wizard, line),
         )
+        .or_else(|| model_row(wizard, &question, line))
     {
         return choose(wizard, row, line, out, columns);
     }
@@ -193,7 +201,8 @@ fn choose(
     let refused = wizard.error().is_some();
     // A row that the question itself proposes in its place, and says so, is the default from here on; and so is an answer that
     // is accepted once it is given again.
-    if refused && wizard.selected() == row && !wizard.asks_for_consent() {
+    let stays = wizard.step() == before.step();
+    if refused && stays && wizard.selected() == row && !wizard.asks_for_consent() {
         *wizard = before;
     }
     Ok(match refused && takes_text {
@@ -256,6 +265,19 @@ fn taker(question: &Question, selected: usize, line: &str) -> Option<usize> {
         let is_path = path.exists() || line.contains('/') || path.extension().is_some();
         (0..question.rows.len()).filter(|_| is_path).find(asks)
     })
+}
+
+/// The row of a start model that a run's name is the text of: an instruct model where the run has a chat template.
+fn model_row(wizard: &Wizard, question: &Question, line: &str) -> Option<usize> {
+    let runs = wizard.runs_dir().filter(|_| question.step == Step::Start)?;
+    let folder = model_of_run(runs, line, wizard.home())?.ok()?;
+    let takes = question.rows.iter().enumerate();
+    let mut takes = takes.filter(|(_, row)| row.input.is_some());
+    match has_chat_template(&folder) {
+        true => takes.next_back(),
+        false => takes.next(),
+    }
+    .map(|(row, _)| row)
 }
 
 /// A path as it is looked up; one that cannot be expanded is refused where it is read.

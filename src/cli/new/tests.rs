@@ -268,3 +268,24 @@ fn a_name_that_nobody_chose_gets_a_number_where_its_file_exists() {
         std::fs::write(&path, "").unwrap();
     }
 }
+
+/// "`mychats` is not an answer", under a hint that named runs first.
+#[test]
+fn the_name_of_a_run_is_taken_as_it_stands_where_a_model_is_asked_for() {
+    use crate::base::clock::ManualClock;
+    let dir = tempfile::tempdir().unwrap();
+    let run = crate::run::RunDir::create(dir.path(), "mychats", "", "", &ManualClock::at(0));
+    let folder = run.unwrap().checkpoint_path(14);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("manifest.json"), "{}").unwrap();
+    let sources = SpecSources::default();
+    let mut context = wizard::Context::gather(&sources, None, Machine::default());
+    context.runs_dir = Some(dir.path().into());
+    let mut wizard = Wizard::new(context, Answers::default());
+    let mut out = Vec::new();
+    let _ = converse(&mut wizard, &mut "1\n\nmychats\n".as_bytes(), &mut out, 80);
+    let out = String::from_utf8(out).unwrap();
+    assert!(!out.contains("is not an answer"), "{out}");
+    // How to answer is said before the first wrong input, once.
+    assert_eq!(out.matches("b goes back").count(), 1, "{out}");
+}

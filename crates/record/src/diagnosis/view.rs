@@ -5,6 +5,7 @@ use super::metric;
 use crate::base::human;
 use crate::base::stats;
 use crate::run::RunState;
+use crate::run::newest_loss::{self, n_readings};
 use crate::run::series::{Bucket, Point, Series};
 use crate::run::state::Evaluation;
 use std::ops::Range;
@@ -12,7 +13,7 @@ use std::ops::Range;
 /// Readings that count as "now".
 pub const RECENT: usize = 200;
 /// Minimum readings for a judgement.
-pub const ENOUGH: usize = 20;
+pub const ENOUGH: usize = newest_loss::STEPS;
 /// The same for a log with every second step or fewer, as trainers and `train.log_every` write: each loss is a mean over several steps.
 const ENOUGH_MEANS: usize = 8;
 /// Steps after the warm-up before a constant loss is meaningful.
@@ -507,10 +508,9 @@ fn finite(points: &[Point]) -> Vec<f64> {
 fn read(series: &Series) -> Option<Loss> {
     let recent = finite(&newest(series));
     let (first, last) = series.steps()?;
-    let (enough, tail) = match is_sparse(series) {
-        true => (ENOUGH_MEANS, (recent.len() / 4).clamp(2, ENOUGH)),
-        false => (ENOUGH, ENOUGH),
-    };
+    let sparse = is_sparse(series);
+    let enough = if sparse { ENOUGH_MEANS } else { ENOUGH };
+    let tail = n_readings(recent.len(), sparse);
     if recent.len() < enough {
         return None;
     }

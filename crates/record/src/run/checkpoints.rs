@@ -2,7 +2,7 @@
 
 use super::RunDir;
 use super::log::scan_events;
-use crate::wire::{Best, Event};
+use crate::wire::{Best, Event, id};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -45,6 +45,8 @@ pub struct KeptCheckpoint {
     pub val_loss: Option<f64>,
     /// The reading that decides which one is the best, where the log has it of this one.
     pub by: Option<Best>,
+    /// Rows that `by` was measured on, where another loss of the run was measured on others.
+    pub rows: Option<u64>,
     /// Of one at most.
     pub best: bool,
 }
@@ -82,10 +84,19 @@ impl RunDir {
     /// saved is the best.
     pub fn kept(&self) -> Vec<KeptCheckpoint> {
         let mut saved: BTreeMap<u64, Saved> = BTreeMap::new();
+        let mut rows: BTreeMap<u64, u64> = BTreeMap::new();
         let _ = scan_events(
             &self.events_path(),
-            &["Checkpointed", "RolledBack"],
+            &["Checkpointed", "Evaluated", "RolledBack"],
             |event| match event {
+                Event::Evaluated {
+                    step,
+                    n_windows,
+                    ref values,
+                    ..
+                } if values.contains_key(id::VAL_LOSS) => {
+                    rows.insert(step, n_windows);
+                }
                 Event::Checkpointed {
                     step,
                     val_loss,
@@ -101,6 +112,7 @@ impl RunDir {
                 }
                 Event::RolledBack { step } => {
                     saved.split_off(&(step + 1));
+                    rows.split_off(&(step + 1));
                 }
                 _ => {}
             },
@@ -109,9 +121,19 @@ impl RunDir {
         let all = self.checkpoints();
         let mut newest_first = all.iter().rev().map(|entry| entry.step);
         let best = newest_first.find(|step| said(*step).best);
+        // The last evaluation may have read more rows than those that checkpoints are compared on.
+        let read_alike = |saved: &Saved| {
+            let by = saved.by.as_ref().filter(|by| by.metric == id::VAL_LOSS);
+            by.map(|by| Some(by.value.0) == saved.val_loss)
+        };
+        let mixed = saved.values().any(|saved| read_alike(saved) == Some(false));
+        let mut usual = saved.iter().filter(|(_, it)| read_alike(it) == Some(true));
+        let rows = usual.find_map(|(step, _)| rows.get(step).copied());
+        let rows = rows.filter(|_| mixed);
         let kept = all.into_iter().map(|entry| KeptCheckpoint {
             val_loss: said(entry.step).val_loss,
             by: said(entry.step).by,
+            rows,
             best: best == Some(entry.step),
             entry,
         });
@@ -293,5 +315,49 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let run = run_with_steps(dir.path(), &[]);
         assert!(run.best_checkpoint().is_none());
+    }
+
+    /// The last loss, over all rows, was lower than the one marked "best", which was of 8 of them.
+    #[test]
+    fn losses_of_other_rows_are_shown_on_the_rows_that_all_were_measured_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = run_with_steps(dir.path(), &[10, 20]);
+        let num = crate::base::num::Num;
+        let evaluated = |step, loss, n_windows| Event::Evaluated {
+            step,
+            tokens: 0,
+            values: [(id::VAL_LOSS.to_string(), num(loss))].into(),
+            n_windows,
+            whole: n_windows > 8,
+            seconds: 0.0,
+        };
+        let saved = |step, val_loss, value| Event::Checkpointed {
+            step,
+            path: path_in_run(step),
+            bytes: 1,
+            seconds: 0.0,
+            best: step == 10,
+            val_loss: Some(num(val_loss)),
+            by: Some(Best {
+                step,
+                metric: id::VAL_LOSS.into(),
+                value: num(value),
+                direction: crate::wire::Direction::Lower,
+            }),
+        };
+        let events = |whole: bool| {
+            let (last, n) = if whole { (3.486, 3_485) } else { (3.691, 8) };
+            vec![
+                evaluated(10, 3.575, 8),
+                saved(10, 3.575, 3.575),
+                evaluated(20, last, n),
+                saved(20, last, 3.691),
+            ]
+        };
+        log(&run, events(true));
+        let rows = |run: &RunDir| run.kept().iter().map(|it| it.rows).collect::<Vec<_>>();
+        assert_eq!(rows(&run), [Some(8), Some(8)]);
+        log(&run, events(false));
+        assert_eq!(rows(&run), [None, None], "all were of the same rows");
     }
 }

@@ -111,7 +111,7 @@ pub struct RunSummary {
     /// 0 until the engine has logged it.
     pub max_steps: u64,
     pub n_params: u64,
-    /// Newest training loss, nats per token.
+    /// Training loss over the newest steps, nats per token: see [`super::newest_loss`].
     pub train_loss: Option<f64>,
     /// Newest validation loss, nats per token.
     pub val_loss: Option<f64>,
@@ -336,7 +336,7 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         phase: scan.phase.filter(|_| alive),
         step: scan.step,
         nothing_saved: status != RunStatus::Live && scan.step > 0 && run.checkpoints().is_empty(),
-        train_loss: figures.train_loss,
+        train_loss: scan.measured.newest_loss(),
         val_loss: vals.last().map(|(_, loss)| *loss),
         val_bpb: scan.measured.bpbs.last().map(|(_, bits)| *bits),
         best_val_loss: said.or(lowest),

@@ -11,6 +11,7 @@ pub mod index;
 pub mod layers;
 pub mod lineage;
 pub mod log;
+pub mod newest_loss;
 pub mod no_effect;
 pub mod objective;
 pub mod ranking;

@@ -97,10 +97,10 @@ pub(super) fn overview(sheet: &RunReport) -> Vec<Fact> {
     facts.extend(best_loss(state));
     facts.extend(best_checkpoint(state));
     // A run on its own answers has such a loss of its cold start alone.
-    if let Some(loss) = state.latest(id::TRAIN_LOSS) {
+    if let Some(loss) = state.newest_loss() {
         let name = match state.latest(id::REWARD) {
-            Some(_) => "last training loss of the cold start",
-            None => "last training loss",
+            Some(_) => "training loss of the newest steps of the cold start",
+            None => "training loss of the newest steps",
         };
         facts.push(fact(name, human::loss(loss)));
     }
@@ -166,8 +166,22 @@ fn best_loss(state: &RunState) -> Option<Fact> {
         true => format!(" (perplexity {})", human::perplexity(loss)),
         false => String::new(),
     };
-    let at = format!(" at step {}", best.step);
-    let words = human::loss(loss) + &perplexity + &at;
+    let at = format!(" at step {}", human::grouped(best.step));
+    let other = state.best_on_other_rows();
+    let other = other.filter(|other| other.best.metric == id::VAL_LOSS);
+    let other = other.map_or_else(String::new, |other| {
+        let last = human::grouped(other.step);
+        let same = other.last_on_same.map_or_else(String::new, |value| {
+            format!("{} on the same rows, ", human::loss(value))
+        });
+        format!(
+            ", on {}; at step {last}: {same}{} on {}",
+            other.of(other.rows),
+            human::loss(other.last),
+            other.of(other.last_rows)
+        )
+    });
+    let words = human::loss(loss) + &perplexity + &at + &other;
     Some(fact("best validation loss", words))
 }
 

@@ -496,7 +496,7 @@ fn the_overview_says_what_was_read_and_which_checkpoint_is_the_best() {
     for words in [
         "150, 75 a step",
         "val/rewards/accuracies 0.75",
-        "last training loss",
+        "training loss of the newest steps",
     ] {
         assert!(own.contains(words), "{words}: {own}");
     }

@@ -332,6 +332,11 @@ impl Draft {
     /// comments at the top. A parent that is a plain file is copied in instead of extended, since the new file may be
     /// saved elsewhere.
     pub fn to_yaml(&self, heading: &[String]) -> String {
+        self.to_yaml_without(heading, |_| false)
+    }
+
+    /// The same without the differences at some paths, which follow from the others when the file is read.
+    pub fn to_yaml_without(&self, heading: &[String], follows: impl Fn(&Change) -> bool) -> String {
         let mut tree = Value::Object(Map::new());
         let by_path = self.target.contains(['/', '.']);
         if by_path {
@@ -343,7 +348,8 @@ impl Draft {
             // Always: a file without one is named after itself.
             tree["name"] = self.value("name");
         }
-        let changes = self.changes();
+        let mut changes = self.changes();
+        changes.retain(|change| by_path || !follows(change));
         for change in &changes {
             let pointer = format!("/{}", change.path.replace('.', "/"));
             let said = self.merged.value.pointer(&pointer).cloned();

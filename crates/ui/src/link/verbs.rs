@@ -65,6 +65,30 @@ impl Launcher {
         }
     }
 
+    /// What would go with a run, a line for each thing, its size among them.
+    ///
+    /// # Errors
+    /// What the verb says: the run is live, or gone.
+    pub fn plan_removal(&self, run: &Path, runs_dir: &Path) -> Result<Vec<String>, LaunchError> {
+        let answer = self.answer(self.removal(run, runs_dir, "--dry-run"))?;
+        Ok(answer.lines().map(one_line).collect())
+    }
+
+    /// Deletes a run with its checkpoints.
+    ///
+    /// # Errors
+    /// As [`Launcher::plan_removal`], and those of the disk.
+    pub fn remove_run(&self, run: &Path, runs_dir: &Path) -> Result<(), LaunchError> {
+        self.answer(self.removal(run, runs_dir, "--yes")).map(drop)
+    }
+
+    fn removal(&self, run: &Path, runs_dir: &Path, how: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("--runs-dir").arg(runs_dir);
+        command.args(["rm", how]).arg(run);
+        command
+    }
+
     fn branch(&self, (run, step): (&Path, u64), settings: &[String], runs_dir: &Path) -> Command {
         let mut command = Command::new(&self.program);
         command.arg("--runs-dir").arg(runs_dir).arg("train");

@@ -131,6 +131,10 @@ pub enum Effect {
         run_dir: PathBuf,
         step: u64,
     },
+    /// What would go with the run in this directory.
+    PlanRemoval(PathBuf),
+    /// Delete that run.
+    RemoveRun(PathBuf),
     /// What a branch would differ in.
     PlanBranch {
         run_dir: PathBuf,

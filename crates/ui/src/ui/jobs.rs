@@ -40,7 +40,7 @@ use crate::plan::start;
 use crate::run::index::{self, RunStatus, RunSummary};
 use crate::run::{KeptCheckpoint, RunDir, RunError};
 use crate::spec::{Draft, SpecSources};
-use crate::wire::Event;
+use crate::wire::{Event, id};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -437,7 +437,12 @@ fn checkpoints_of(summary: &RunSummary) -> Vec<CheckpointRow> {
         return Vec::new();
     };
     let row = |kept: KeptCheckpoint| CheckpointRow {
-        val_loss: kept.val_loss,
+        rows: kept.rows,
+        // Like with like: on the rows that all of them were measured on.
+        val_loss: match (&kept.by, kept.rows) {
+            (Some(by), Some(_)) if by.metric == id::VAL_LOSS => Some(by.value.0),
+            _ => kept.val_loss,
+        },
         by: kept.by.and_then(|by| by.brief()),
         best: kept.best,
         phase: summary.phase.filter(|_| summary.status == RunStatus::Live),

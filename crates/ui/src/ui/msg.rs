@@ -145,6 +145,16 @@ pub enum Msg {
     },
     /// A number for the folders of runs and specs as they are; another one when something came, went or changed.
     Folders(u64),
+    /// What would go with a run, line by line, or why it cannot be deleted.
+    RemovalPlanned {
+        run_dir: PathBuf,
+        result: Result<Vec<String>, String>,
+    },
+    /// A run was deleted, or why not.
+    RunRemoved {
+        run_dir: PathBuf,
+        result: Result<(), String>,
+    },
     /// What a branch would differ in, line by line, or why it cannot be.
     BranchPlanned {
         run_dir: PathBuf,

@@ -80,7 +80,11 @@ pub struct ModelFiles {
 impl CheckpointRow {
     /// `accuracies 0.8125`, else `val 1.93`: what stands beside "best" is what it is the best by.
     pub fn reading(&self) -> Option<String> {
-        let loss = || Some(format!("val {}", human::number(self.val_loss?)));
+        let rows = self.rows.map_or_else(String::new, |n| {
+            let word = if n == 1 { "window" } else { "windows" };
+            format!(" on {} {word}", human::grouped(n))
+        });
+        let loss = || Some(format!("val {}{rows}", human::number(self.val_loss?)));
         self.by.clone().or_else(loss)
     }
 }
@@ -94,6 +98,8 @@ pub struct CheckpointRow {
     pub step: u64,
     /// Nats per token, where the log has it.
     pub val_loss: Option<f64>,
+    /// Rows that the losses of this run's list were measured on, where that was not the same for all.
+    pub rows: Option<u64>,
     /// The reading by which the best was chosen, where that is not the validation loss: `accuracies 0.8125`.
     pub by: Option<String>,
     pub best: bool,

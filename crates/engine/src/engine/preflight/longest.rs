@@ -64,8 +64,13 @@ fn judge(learning: &TrainingCounts, seq_len: u64) -> Finding {
     }
     let named = hurt.iter().map(|loss| {
         let tokens = with_tokens(loss.tokens);
+        let source = one_line(&loss.source);
+        // Counted above.
+        if loss.documents == learning.documents {
+            return format!("; all in {source}");
+        }
         let (cut, all) = (grouped(loss.cut), grouped(loss.documents));
-        format!("; {}: {cut} of {all}{tokens}", one_line(&loss.source))
+        format!("; {source}: {cut} of {all}{tokens}")
     });
     let evidence = named.fold(evidence, |evidence, of| evidence + &of);
     let texts = hurt.iter().filter(|loss| !loss.conversations).count();
@@ -142,7 +147,7 @@ mod tests {
         assert_eq!(
             judged.evidence.to_string(),
             "the longest document has 11,443 tokens, a row 256; 6 of 57 are truncated or dropped (10.5 %); 6 of them lose their \
-             whole answer; chats.jsonl: 6 of 57"
+             whole answer; all in chats.jsonl"
         );
     }
 

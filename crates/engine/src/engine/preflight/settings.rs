@@ -28,13 +28,17 @@ fn judge(found: &[Finding]) -> Finding {
         ..Signal::default()
     });
     let signals: Vec<Signal> = signals.collect();
-    let joined = |of: fn(&Finding) -> &str| {
-        let parts: Vec<&str> = found.iter().map(of).collect();
-        parts.join("; ")
+    let sources: Vec<&str> = found.iter().map(|f| f.source.as_str()).collect();
+    // Behind all causes each fix says which of them is its own.
+    let fix = |f: &Finding| match found.len() {
+        1 => f.fix.clone(),
+        _ => format!("for {}: {}", f.place, f.fix),
     };
+    let fixes = found.iter().filter(|f| !f.fix.is_empty()).map(fix);
+    let fixes: Vec<String> = fixes.collect();
     Finding {
-        source: joined(|f| &f.source),
-        ..Finding::warn(signals, "", joined(|f| &f.fix))
+        source: sources.join("; "),
+        ..Finding::warn(signals, "", fixes.join("; "))
     }
 }
 
@@ -51,5 +55,9 @@ mod tests {
         assert_eq!(found.status, Status::Warn);
         assert_eq!(found.evidence.to_string(), "optimizer: odd; schedule: odd");
         assert_eq!(found.changes(), ["lr=1e-3", "a.b=2"]);
+        // Each fix beside its cause.
+        let fixes = "for optimizer: -s lr=1e-3; for schedule: -s a.b=2";
+        assert_eq!(found.fix, fixes);
+        assert_eq!(judge(&[one("optimizer", "-s lr=1e-3")]).fix, "-s lr=1e-3");
     }
 }

@@ -1,36 +1,50 @@
 //! How fast a run goes now, from the times of its newest steps: what a list, which keeps no fold of each run, says of the time left.
 //! A fold knows more ([`crate::run::state`]).
 
-use crate::wire::{Event, decode_envelope};
+use super::scan::loss;
+use crate::run::newest_loss;
+use crate::wire::{Event, decode_envelope, id};
 use std::collections::VecDeque;
 
 /// Number of steps of the log that count.
 const WINDOW: usize = 64;
+/// Lines that are held: those of the pace, and those of the training loss that is shown.
+const LINES: usize = newest_loss::WINDOW;
+const _: () = assert!(LINES >= WINDOW);
 /// Longer than usual by this factor, and longer than this time in milliseconds: the machine's clock was set in between.
 const JUMP: (f64, f64) = (50.0, 600_000.0);
 
 /// The newest lines of steps as they stand in the log: one of a thousand is decoded.
 #[derive(Debug, Default)]
-pub(super) struct NewestSteps(VecDeque<String>);
+pub(super) struct NewestSteps {
+    lines: VecDeque<String>,
+    /// So many at the front do not count for the pace.
+    forgotten: usize,
+    /// So many at the front have given their losses.
+    read: usize,
+}
 
 impl NewestSteps {
     pub fn push(&mut self, line: &str) {
-        let mut own = match self.0.len() < WINDOW {
-            true => String::new(),
-            false => self.0.pop_front().unwrap_or_default(),
-        };
+        let mut own = String::new();
+        if self.lines.len() >= LINES {
+            own = self.lines.pop_front().unwrap_or_default();
+            self.forgotten = self.forgotten.saturating_sub(1);
+            self.read = self.read.saturating_sub(1);
+        }
         line.clone_into(&mut own);
-        self.0.push_back(own);
+        self.lines.push_back(own);
     }
 
-    /// What came before does not count any more.
+    /// What came before does not count for the pace any more.
     pub fn forget(&mut self) {
-        self.0.clear();
+        self.forgotten = self.lines.len();
     }
 
     /// Adds time (milliseconds since 1970) and number of each step to those found before.
     pub fn add_to(&self, found: &mut Vec<(u64, u64)>) {
-        for line in &self.0 {
+        let newest = self.lines.len().saturating_sub(WINDOW);
+        for line in self.lines.iter().skip(self.forgotten.max(newest)) {
             let Ok(envelope) = decode_envelope(line) else {
                 continue;
             };
@@ -40,6 +54,18 @@ impl NewestSteps {
         }
         let before = found.len().saturating_sub(WINDOW);
         found.drain(..before);
+    }
+
+    /// Step and training loss of the lines that were not asked for before.
+    pub fn losses(&mut self) -> Vec<(u64, f64)> {
+        let unread = self.lines.iter().skip(self.read);
+        let found = unread.filter_map(|line| match decode_envelope(line).ok()?.event {
+            Event::Stepped { step, values, .. } => Some((step, loss(&values, id::TRAIN_LOSS)?)),
+            _ => None,
+        });
+        let found = found.collect();
+        self.read = self.lines.len();
+        found
     }
 }
 

@@ -9,6 +9,7 @@ use crate::base::text::one_line;
 use crate::run::RunDir;
 use crate::run::engine_time::EngineTime;
 use crate::run::log::{Tail, kind_of};
+use crate::run::newest_loss::{WINDOW, newest_loss};
 use crate::run::rollback_buffer::RollbackBuffer;
 use crate::wire::{Best, Event, Outcome, Phase, Values, decode_envelope, id};
 use serde::{Deserialize, Serialize};
@@ -24,7 +25,7 @@ const MARK: u64 = 256;
 /// Largest file of what was found.
 const MAX_KEPT: u64 = 16 << 20;
 /// Of what is kept; another one is not read.
-const VERSION: u32 = 10;
+const VERSION: u32 = 11;
 
 /// What was found in the first bytes of a log.
 #[derive(Serialize, Deserialize)]
@@ -98,6 +99,8 @@ pub(super) struct Measured {
     pub whole: Option<(u64, Values)>,
     /// Steps as they stood when something else was logged.
     steps: Vec<(u64, StepFigures)>,
+    /// Step and training loss of the newest steps.
+    losses: Vec<(u64, f64)>,
     /// (step, verdict).
     verdicts: Vec<(u64, String)>,
 }
@@ -124,6 +127,7 @@ impl Measured {
             bpbs: after(&mut self.bpbs, step),
             passes: after(&mut self.passes, step),
             steps: after(&mut self.steps, step),
+            losses: after(&mut self.losses, step),
             verdicts: after(&mut self.verdicts, step),
             bests: self
                 .bests
@@ -151,6 +155,18 @@ impl Measured {
         self.steps
             .last()
             .map_or_else(Default::default, |last| last.1)
+    }
+
+    /// Takes the training losses of steps behind those it has.
+    fn lost(&mut self, losses: Vec<(u64, f64)>) {
+        self.losses.extend(losses);
+        let before = self.losses.len().saturating_sub(WINDOW);
+        self.losses.drain(..before);
+    }
+
+    /// The training loss that stands for the run, as [`RunState::newest_loss`](crate::run::RunState::newest_loss) has it.
+    pub fn newest_loss(&self) -> Option<f64> {
+        newest_loss(&self.losses).or(self.figures().train_loss)
     }
 
     /// The newest verdict that counts.
@@ -186,6 +202,7 @@ impl Measured {
         self.passes.extend(later.passes);
         self.bests.extend(later.bests);
         self.steps.extend(later.steps);
+        self.lost(later.losses);
         self.verdicts.extend(later.verdicts);
         self.whole = later.whole.or(self.whole.take());
     }
@@ -246,6 +263,9 @@ const SUMMARY_KINDS: &[&str] = &[
     "Finished",
 ];
 
+/// Those after which other steps count.
+const CUTS: [&str; 3] = ["RolledBack", "Rescued", "RescueUndone"];
+
 impl Scan {
     /// Reads the lines that begin in `begin..end`; returns where the next one begins.
     fn part(&mut self, path: &Path, begin: u64, end: u64) -> io::Result<u64> {
@@ -278,6 +298,9 @@ impl Scan {
                     }
                     Some(kind) if !SUMMARY_KINDS.contains(&kind) => {}
                     _ => {
+                        if kind.is_some_and(|kind| CUTS.contains(&kind)) {
+                            self.measured.lost(steps.losses());
+                        }
                         self.take(&std::mem::take(&mut newest_step), at);
                         let base = self.base;
                         self.take(line, at);
@@ -293,6 +316,7 @@ impl Scan {
         }
         self.take(&newest_step, tail.offset());
         steps.add_to(&mut self.newest_steps);
+        self.measured.lost(steps.losses());
         self.take_last_line(&newest);
         Ok(tail.offset())
     }

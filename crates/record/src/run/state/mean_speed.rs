@@ -16,7 +16,7 @@ impl RunState {
     }
 
     /// The mean of all readings of a metric.
-    fn mean(&self, id: &str) -> Option<f64> {
+    pub(super) fn mean(&self, id: &str) -> Option<f64> {
         let series = self.series.get(id)?;
         let (from, to) = series.steps()?;
         let whole = series.columns(from as f64, to as f64 + 1.0, 1).pop()??;

@@ -1,6 +1,7 @@
 //! `RunState`: everything a viewer shows of a run, as a pure fold over its events. The same events give the same
 //! state, live or replayed, in any batching. No clock, file or UI here.
 
+mod comparable;
 mod log_lines;
 mod mean_speed;
 mod pace;
@@ -9,6 +10,7 @@ mod rolled_back;
 mod speed;
 mod words;
 
+pub use comparable::OtherRows;
 pub use pace::Pace;
 pub use parts::{
     Answer, CheckpointMark, Diagnosed, Evaluation, Examined, Finish, Head, Level, LogLine, Mark,

@@ -42,8 +42,20 @@ struct Timed {
 }
 
 impl RunState {
-    /// How fast it trains now.
+    /// How fast it trains now; once it has ended, over all its steps, as reports say it.
     pub fn speed(&self) -> Speed {
+        let now = self.recent_speed();
+        match self.mean_tok_per_sec().filter(|_| self.finished.is_some()) {
+            None => now,
+            Some(mean) => Speed {
+                tok_per_sec: Some(mean),
+                step_ms: self.mean(id::STEP_MS).or(now.step_ms),
+                mfu: self.mean(MFU),
+            },
+        }
+    }
+
+    fn recent_speed(&self) -> Speed {
         let head = self.head.as_ref();
         let tokens = head.map_or(0, |head| head.batch_tokens_at(self.step)) as f64;
         let (rates, timed) = (self.newest(id::TOK_PER_SEC), self.timed());

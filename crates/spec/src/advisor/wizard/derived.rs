@@ -260,6 +260,15 @@ impl Wizard {
         }
     }
 
+    /// Why there is no model to start from, where the answers want one.
+    pub(super) fn no_model(&self) -> Option<String> {
+        let from = self.answers.start.is_some_and(|s| s != Start::Scratch);
+        let absent = self.answers.begin != Begin::Config && from && self.start_model().is_none();
+        absent.then(|| {
+            "no model was named so far: enter a run, a model folder or a .gguf file to go on".into()
+        })
+    }
+
     /// Why the answers cannot be trained on, though they get advice, and the question that decides it.
     pub fn not_runnable(&self) -> Option<(Step, String)> {
         if self.answers.begin == Begin::Config {
@@ -273,12 +282,10 @@ impl Wizard {
             let why = "the data was only described: go back to data and choose a file";
             return Some((Step::Data, why.into()));
         }
-        let from = self.answers.start.is_some_and(|s| s != Start::Scratch);
-        if from && self.start_model().is_none() {
-            let why =
-                "no base model was given: go back to start and enter a folder or a .gguf file";
-            return Some((Step::Start, why.into()));
+        if let Some(why) = self.no_model() {
+            return Some((Step::Start, why));
         }
+        let from = self.answers.start.is_some_and(|s| s != Start::Scratch);
         let unfit = self
             .start_model()
             .map(|m| &m.unfit)

@@ -298,7 +298,22 @@ impl Wizard {
     /// The YAML for the answers: differences from the preset, with reasons.
     pub fn yaml(&self) -> Option<String> {
         let (draft, _) = self.draft()?;
-        Some(draft.to_yaml(&self.heading()))
+        Some(draft.to_yaml_without(&self.heading(), |change| self.is_of_base(change)))
+    }
+
+    /// A part of the start model's architecture that the preset says nothing of: it follows from `train.from`, and stands in the way
+    /// of another model there.
+    fn is_of_base(&self, change: &Change) -> bool {
+        let own = |model: &ModelFacts| {
+            let mut settings = model.settings.iter();
+            settings.any(|(path, _)| {
+                path.starts_with("model.")
+                    && path != "model.seq_len"
+                    && path.starts_with(&change.path)
+            })
+        };
+        let unsaid = |preset: &PresetInfo| preset.draft.said(&change.path).is_none();
+        self.start_model().is_some_and(own) && self.preset().is_some_and(unsaid)
     }
 
     fn heading(&self) -> Vec<String> {

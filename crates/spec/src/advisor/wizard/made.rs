@@ -2,7 +2,8 @@
 
 use super::Wizard;
 use super::answers::{Answers, Begin};
-use crate::spec::{Draft, Issue};
+use crate::base::human;
+use crate::spec::{Draft, Issue, Origin};
 use std::sync::{Arc, OnceLock};
 
 /// A draft and what was found of it.
@@ -61,6 +62,26 @@ impl Wizard {
         made
     }
 
+    /// A context that the start model does not have: `train` would refuse the file.
+    fn beyond_base(&self, draft: &Draft) -> Option<Issue> {
+        const PATH: &str = "model.seq_len";
+        let longest = self.start_model()?.seq_len() as u64;
+        let asked = draft.value(PATH).as_u64().filter(|n| *n > longest)?;
+        let what = format!(
+            "{} tokens, but the base model supports {}",
+            human::grouped(asked),
+            human::grouped(longest)
+        );
+        let origin = Origin::Derived;
+        let (path, hint) = (PATH.into(), format!("at most {longest}"));
+        Some(Issue {
+            origin,
+            path,
+            what,
+            hint,
+        })
+    }
+
     fn make(&self) -> Option<Made> {
         let mut wrong = Vec::new();
         let mut draft = match self.answers.begin {
@@ -78,8 +99,10 @@ impl Wizard {
         if self.answers.begin == Begin::Questions {
             self.follow_steps(&mut draft);
         }
+        let mut issues = draft.issues();
+        issues.extend(self.beyond_base(&draft));
         Some(Made {
-            issues: draft.issues(),
+            issues,
             writes: OnceLock::new(),
             draft,
             wrong,

@@ -387,7 +387,8 @@ impl App {
     fn start_run(&mut self, target: String, after: Option<PathBuf>) -> Vec<Effect> {
         // Started as it is it would train on made-up rows, which is not what it was chosen for.
         if self.store.is_template(&target) {
-            let words = "set train.from to your model and data.path to your rows, then {start-spec} starts training";
+            let words =
+                "set train.from (your model) and data.path (your rows); {start-spec} then trains";
             self.toast(Level::Info, &self.keymap.fill(words));
             return self.ask(Effect::OpenEditor(target));
         }

@@ -1,4 +1,4 @@
-//! Batches of past steps and branches: verbs of this program in processes of their own.
+//! Batches of past steps, branches, the end of a run: verbs of this program in processes of their own.
 
 use super::JobContext;
 use crate::base::human::grouped;
@@ -50,6 +50,24 @@ impl JobContext {
             .launcher()?
             .make_branch(place, &plan.settings, &self.runs_dir);
         made.map_err(|e| e.to_string())
+    }
+
+    /// What would go with a run, a line for each thing.
+    ///
+    /// # Errors
+    /// What the verb says.
+    pub fn plan_removal(&self, run_dir: &Path) -> Result<Vec<String>, String> {
+        let planned = self.launcher()?.plan_removal(run_dir, &self.runs_dir);
+        planned.map_err(|e| e.to_string())
+    }
+
+    /// Deletes a run.
+    ///
+    /// # Errors
+    /// What the verb says.
+    pub fn remove_run(&self, run_dir: &Path) -> Result<(), String> {
+        let removed = self.launcher()?.remove_run(run_dir, &self.runs_dir);
+        removed.map_err(|e| e.to_string())
     }
 
     fn launcher(&self) -> Result<Launcher, String> {

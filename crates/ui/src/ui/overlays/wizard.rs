@@ -113,6 +113,17 @@ impl WizardScreen {
         self.typing() && self.question.step != Step::Settings
     }
 
+    /// What is typed on a row that takes no text goes to the next one that does: dropped, Enter would take the row instead.
+    fn to_field(&mut self) {
+        let rows = self.question.rows.iter().enumerate();
+        let mut fields = rows.filter(|(_, row)| row.open && row.input.is_some());
+        if !self.typing()
+            && let Some((row, _)) = fields.next()
+        {
+            self.select(row);
+        }
+    }
+
     fn select(&mut self, row: usize) {
         self.wizard.select(row);
         self.refresh(true);
@@ -452,6 +463,9 @@ impl Overlay for WizardScreen {
     }
 
     fn key(&mut self, key: KeyEvent) -> Reply {
+        if is_text(key) {
+            self.to_field();
+        }
         if self.typing() {
             if is_text(key) {
                 self.clear_suggestion();
@@ -463,6 +477,7 @@ impl Overlay for WizardScreen {
     }
 
     fn paste(&mut self, text: &str) -> Reply {
+        self.to_field();
         if self.typing() {
             self.clear_suggestion();
             self.field.paste(text.trim());

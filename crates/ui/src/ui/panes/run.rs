@@ -326,6 +326,19 @@ fn of_unbegun(held: Option<&OpenRun>) -> Vec<Hint> {
 }
 
 /// The hints of one chart that fills the screen.
+/// The hints while values are read under a cursor.
+fn of_cursor() -> Vec<Hint> {
+    use Action as A;
+    vec![
+        (A::ChartLeft, "left"),
+        (A::ChartRight, "right"),
+        (A::ShowBatch, "its rows"),
+        (A::ChartCursor, "cursor off"),
+        (A::ChartNext, "next chart"),
+        (A::ZoomIn, "zoom in"),
+    ]
+}
+
 fn of_one_chart() -> Vec<Hint> {
     use Action as A;
     let mut hints = vec![(A::Sample, "save chart"), (A::Zoom, "all charts")];
@@ -434,6 +447,8 @@ impl Pane for RunPane {
         let held = store.held.as_ref();
         let shown = held.filter(|held| held.state.last_seq > 0);
         Hints::of_pane(match shown {
+            // The keys of the cursor, which nothing else names.
+            Some(_) if self.dashboard.cursor().is_some() => of_cursor(),
             _ if self.full_chart(store).is_some() => of_one_chart(),
             Some(held) if held.live() => self.of_live(held),
             Some(held) => self.of_ended(held),

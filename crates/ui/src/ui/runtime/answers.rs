@@ -99,6 +99,14 @@ pub(super) fn made(effect: Effect, place: &JobContext) -> Option<Msg> {
             let result = place.plan(&name);
             Msg::Planned { name, result }
         }
+        Effect::PlanRemoval(run_dir) => Msg::RemovalPlanned {
+            result: place.plan_removal(&run_dir),
+            run_dir,
+        },
+        Effect::RemoveRun(run_dir) => Msg::RunRemoved {
+            result: place.remove_run(&run_dir),
+            run_dir,
+        },
         Effect::PlanBranch { run_dir, plan } => Msg::BranchPlanned {
             result: place.plan_branch(&run_dir, &plan),
             run_dir,

@@ -64,6 +64,8 @@ impl Shell {
             | E::Complete(_)
             | E::FreeName(_)
             | E::PlanTarget { .. }
+            | E::PlanRemoval(_)
+            | E::RemoveRun(_)
             | E::PlanBranch { .. }
             | E::MakeBranch { .. } => self.answer(effect, answers::made),
             E::Send {

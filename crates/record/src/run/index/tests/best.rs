@@ -180,3 +180,33 @@ fn of_a_run_that_was_rolled_back_only_what_still_stands_counts() {
     let summary = summarize(&run).unwrap();
     assert_eq!((summary.train_loss, summary.verdict), (None, None));
 }
+
+/// `runs` said the loss of one step, the run's own page a mean: 1.69 and 1.76 of the same run.
+#[test]
+fn the_training_loss_of_a_list_is_that_of_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut events = vec![hello(), started(200)];
+    events.extend((1..=50).map(|step| stepped(step, 1.0 / step as f64)));
+    events.push(Event::RolledBack { step: 45 });
+    // Fewer steps behind the rollback than a mean has.
+    events.extend((46..=58).map(|step| stepped(step, step as f64)));
+    events.push(Event::PhaseChanged {
+        phase: Phase::Paused,
+        step: 58,
+    });
+    let run = new_run(dir.path(), "x", 0);
+    log(&run, events.clone());
+    let envelope = |(seq, event): (u64, Event)| Envelope {
+        v: VERSION,
+        seq,
+        t: crate::base::clock::UnixMillis(5_000),
+        event,
+    };
+    let all: Vec<Envelope> = (1..).zip(events).map(envelope).collect();
+    let fold = crate::run::RunState::from_events(&all).newest_loss();
+    let by_hand = (46..=58).map(f64::from).sum::<f64>();
+    let by_hand = by_hand + (39..=45).map(|step| 1.0 / f64::from(step)).sum::<f64>();
+    let listed = summarize(&run).unwrap().train_loss.unwrap();
+    assert!((listed - by_hand / 20.0).abs() < 1e-12, "{listed}");
+    assert!((fold.unwrap() - listed).abs() < 1e-12, "{fold:?}");
+}

@@ -82,7 +82,12 @@ impl Ask for Check {
                 wizard.error = Some(why);
                 Outcome::Moved
             }
-            None => wizard.refuse("the checks are still running; they take a few seconds"),
+            None => {
+                let done = wizard.checks().lines.len();
+                wizard.refuse(format!(
+                    "the checks are still running, {done} done so far: seconds with a small model, minutes with a large one"
+                ))
+            }
         }
     }
 }

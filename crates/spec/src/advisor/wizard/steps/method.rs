@@ -106,6 +106,12 @@ impl Ask for Method {
             wizard.answers.method = Some(advice.facts.id);
             wizard.answers.adapter = Some(advice.adapter);
             wizard.answers.method_for = wizard.method_subject();
+            // This was advice: sizes and settings are those of a model, which is asked for before them.
+            if let Some(why) = wizard.no_model() {
+                wizard.go_to(Step::Start);
+                wizard.error = Some(why);
+                return Outcome::Moved;
+            }
             return wizard.advance();
         }
         let nearest = choose::nearest_available(&list);

@@ -20,7 +20,7 @@ impl Ask for Start {
     }
 
     fn rows(&self, wizard: &Wizard) -> Vec<Row> {
-        let hint = "a run, a model folder or a .gguf file; empty: advice only";
+        let hint = "a run, a model folder or a .gguf file; empty: advice on the method only";
         let row = |title, start| {
             let path = wizard.start_path(start);
             let known = wizard.model.as_ref().filter(|(known, _)| known == path);
@@ -52,7 +52,11 @@ impl Ask for Start {
         } else if wizard.selected() > 0
             && let Some(newest) = &wizard.context.newest_checkpoint
         {
-            notes.push(note("Newest run", run_of(newest)));
+            let words = format!(
+                "{}: the best checkpoint of the newest run that is known to have learned; any other run can be named",
+                run_of(newest)
+            );
+            notes.push(note("Offered", words));
         }
         (notes, Vec::new())
     }
@@ -72,7 +76,8 @@ impl Ask for Start {
         if wizard.answers.goal == Some(choose::Goal::NewModel) {
             return Some(choose::Start::Scratch as usize);
         }
-        wizard.answers.start.map(|start| start as usize)
+        let start = wizard.answers.start.or_else(|| usual(wizard));
+        start.map(|start| start as usize)
     }
 
     fn type_in(&self, wizard: &mut Wizard, text: &str) {
@@ -114,6 +119,22 @@ impl Ask for Start {
                 sample,
             }),
         }
+    }
+}
+
+/// What a goal starts from as a rule, where nobody chose: random weights follow no instructions. An offered checkpoint goes before
+/// a model that has yet to be named.
+fn usual(wizard: &Wizard) -> Option<choose::Start> {
+    use choose::{Goal, Start};
+    let usual = match wizard.answers.goal? {
+        Goal::NewModel => Start::Scratch,
+        Goal::Knowledge | Goal::Classify => Start::Base,
+        Goal::Instructions | Goal::Style | Goal::Reasoning | Goal::Compress => Start::Instruct,
+    };
+    let named = |start| !wizard.start_path(start).is_empty();
+    match usual == Start::Instruct && !named(usual) && named(Start::Base) {
+        true => Some(Start::Base),
+        false => Some(usual),
     }
 }
 

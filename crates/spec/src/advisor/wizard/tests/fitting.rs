@@ -192,3 +192,62 @@ fn rows_that_the_start_model_cuts_are_told() {
     assert!(first.contains("% of their tokens are cut off"), "{advice}");
     assert!(!told(1_024, 20).contains("cut off"));
 }
+
+/// Enter, Enter, … trained a small model from random weights on ten thousand tokens of conversations.
+#[test]
+fn a_goal_that_needs_a_model_has_one_as_its_default_and_asks_for_it_before_its_size() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("chat.jsonl");
+    std::fs::write(&file, format!("{CHAT}\n").repeat(300)).unwrap();
+    let mut wizard = wizard();
+    wizard.select(1);
+    wizard.enter();
+    assert_eq!(wizard.answers().goal, Some(Goal::Instructions));
+    wizard.type_in(&file.display().to_string());
+    until(&mut wizard, Step::Start);
+    assert_eq!(wizard.selected(), 2);
+    // Without a model there is advice on the method, and no question about sizes.
+    until(&mut wizard, Step::Method);
+    assert_eq!(wizard.enter(), Outcome::Moved);
+    assert_eq!(wizard.step(), Step::Start);
+    assert!(wizard.error().unwrap().contains("no model was named"));
+    // Named, it goes on.
+    let model = base(dir.path(), 256, "chatml");
+    wizard.type_in(&model);
+    until(&mut wizard, Step::Finish);
+}
+
+/// A spec was saved that `train` refused at once.
+#[test]
+fn a_context_beyond_the_start_models_is_refused_at_the_settings() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("chat.jsonl");
+    std::fs::write(&file, format!("{CHAT}\n").repeat(300)).unwrap();
+    let model = base(dir.path(), 256, "chatml");
+    let mut wizard = made(&file, Goal::Instructions, &model);
+    wizard.go_to(Step::Settings);
+    wizard.set("model.seq_len", "257");
+    assert_eq!(wizard.enter(), Outcome::Stay);
+    let why = wizard.error().unwrap();
+    assert!(why.contains("the base model supports 256"), "{why}");
+    wizard.set("model.seq_len", "256");
+    assert_eq!(wizard.enter(), Outcome::Moved, "{:?}", wizard.error());
+}
+
+/// `-s train.from=` another model met nine settings of the one before.
+#[test]
+fn a_spec_with_a_start_model_says_nothing_of_its_architecture() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("chat.jsonl");
+    std::fs::write(&file, format!("{CHAT}\n").repeat(300)).unwrap();
+    let model = base(dir.path(), 256, "chatml");
+    let wizard = made(&file, Goal::Instructions, &model);
+    let yaml = wizard.yaml().unwrap();
+    for setting in ["n_layer", "n_head", "d_model", "vocab_size"] {
+        assert!(!yaml.contains(setting), "{setting}: {yaml}");
+    }
+    assert!(yaml.contains("from: "), "{yaml}");
+    // Its plan is that of the model all the same.
+    let (draft, _) = wizard.draft().unwrap();
+    assert_eq!(draft.value("model.n_layer"), 3);
+}

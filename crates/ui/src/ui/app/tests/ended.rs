@@ -271,7 +271,7 @@ fn the_last_page_tells_the_speed_of_the_steps_as_the_report_does() {
         let speed = state.mean_tok_per_sec().unwrap();
         let mut bench = ended(log, vec![finish(Outcome::Stopped, 40, "")]);
         let picture = bench.press("r").picture(120, 40);
-        let told = format!("steps alone {} tokens/s", human::short(speed));
+        let told = format!("speed {} tokens/s, steps alone", human::short(speed));
         let picture = flowing(&picture);
         assert!(picture.contains(&told), "{told}\n{picture}");
         told

@@ -335,6 +335,7 @@ fn runs() -> Vec<RunSummary> {
 
 fn checkpoint_rows() -> Vec<CheckpointRow> {
     let row = |run: &str, step, val_loss, best, live: bool| CheckpointRow {
+        rows: None,
         path: format!("runs/{run}/{}", crate::run::checkpoints::path_in_run(step)).into(),
         run: run.into(),
         step,

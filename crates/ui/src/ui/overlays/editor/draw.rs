@@ -223,6 +223,10 @@ fn value_words(place: &Place, value: &serde_json::Value) -> String {
 
 /// What no value means here: the description says it where nothing is chosen instead.
 fn none_word(place: &Place) -> &'static str {
+    // A run has no start model unless one is named.
+    if place.path == "train.from" {
+        return "random weights";
+    }
     let doc = &place.node.doc;
     match doc.contains("Default: none") || doc.contains("Default: no ") {
         true => "none",

@@ -139,7 +139,11 @@ impl ChatPane {
         Picker::new(title, "", items)
             .about(topic(MODEL))
             .or_path()
-            .select(|item| Some(&item.choice) == current.as_ref())
+            // The start model is the first row: whoever adds one compares with it. The open checkpoint would be the same again.
+            .select(|item| match (&self.picking, &start) {
+                (Picking::Add, Some(start)) => item.choice == model(start.clone()),
+                _ => Some(&item.choice) == current.as_ref(),
+            })
     }
 
     /// Opens a model in the place that was picked; the one that is there may have answers that are not saved.
@@ -470,8 +474,9 @@ impl Pane for ChatPane {
         if self.waiting_call().is_some() {
             own.push((A::ToolResult, "give result"));
         }
+        // On a narrow screen the last ones give way.
         if self.columns().len() > 1 {
-            own.extend(titles(&[A::NextModel]));
+            titles(&[A::NextModel]).into_iter().for_each(|hint| own.insert(1, hint));
         }
         let about = self.focused().and_then(|c| c.about.as_ref());
         if about.is_some_and(|about| !about.adapters.is_empty()) {

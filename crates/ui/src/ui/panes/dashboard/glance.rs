@@ -15,7 +15,7 @@ use crate::run::state::outcome_word;
 use crate::ui::glyphs::Glyphs;
 use crate::ui::theme::Meaning;
 use crate::ui::widgets::text::{Word, word};
-use crate::wire::{Direction, Outcome, Phase};
+use crate::wire::{Direction, Outcome, Phase, id};
 
 /// Time between two renewals while training.
 const RENEWAL_MS: u64 = 500;
@@ -283,7 +283,7 @@ fn title(state: &RunState, chart: &Chart, options: &GlanceOptions, glyphs: &Glyp
         // A speed is that of the header, whatever lines are smoothed.
         let speed = state.speed().of(&chart.id);
         let now = speed.filter(|_| options.cursor.is_none());
-        now.or_else(|| reading(series, chart, options))
+        now.or_else(|| reading(series, state.newest_loss(), chart, options))
     }) {
         if paired {
             words.push(word(TRAIN, Meaning::Muted));
@@ -322,13 +322,24 @@ fn title_decay(readings: usize) -> f64 {
 }
 
 /// The number that stands for a series: under the cursor, or now.
-fn reading(series: &Series, chart: &Chart, options: &GlanceOptions) -> Option<f64> {
+fn reading(
+    series: &Series,
+    newest_loss: Option<f64>,
+    chart: &Chart,
+    options: &GlanceOptions,
+) -> Option<f64> {
     let last = series.last()?.value;
     if let Some(step) = options.cursor {
         return series.nearest(step).map(|b| b.mean().unwrap_or(f64::NAN));
     }
     if !options.smoothed || !chart.smooths() || !last.is_finite() {
         return Some(last);
+    }
+    // The number that lists, the verdict and the report have of the run.
+    if chart.id == id::TRAIN_LOSS
+        && let Some(loss) = newest_loss
+    {
+        return Some(loss);
     }
     let mut ema = Ema::new(title_decay(series.recent().len()));
     let skip = series.recent().len().saturating_sub(TITLE_READINGS);

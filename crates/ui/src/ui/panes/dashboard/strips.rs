@@ -400,8 +400,24 @@ fn perplexity(state: &RunState, loss: f64) -> Option<f64> {
     measured.then(|| loss.exp()).filter(|ppl| ppl.is_finite())
 }
 
-/// The best loss on the way, when it is not the last one.
+/// The best loss on the way, when it is not the last one. Where that one read more rows, it says which the best one read.
 fn best_words(state: &RunState, last: f64) -> String {
+    let other = state.best_on_other_rows();
+    if let Some(other) = other.filter(|other| other.best.metric == id::VAL_LOSS) {
+        let last = other.last_on_same.map_or_else(String::new, |value| {
+            format!(
+                ", {} at {}",
+                human::number(value),
+                human::grouped(other.step)
+            )
+        });
+        return format!(
+            "  best on {}: {} at {}{last}",
+            other.of(other.rows),
+            human::number(other.best.value.0),
+            human::grouped(other.best.step)
+        );
+    }
     let best = state.best_evaluation().filter(|e| e.val_loss() < last);
     best.map_or(String::new(), |e| {
         format!(

@@ -44,6 +44,9 @@ impl Ending<'_> {
     fn best(&self, top: &Top) -> Vec<Vec<Word>> {
         let state = self.state();
         let last = top.step == self.finish.step;
+        let other = state.best_on_other_rows();
+        let other = other.filter(|other| other.best.step == top.step);
+        let rows_read = other.as_ref().map(|o| format!(", on {}", o.of(o.rows)));
         let (title, value) = held_out(state, &top.metric, top.value);
         let mut rows = vec![
             row("best", value, Meaning::Validation, format!(" {title}")),
@@ -51,9 +54,23 @@ impl Ending<'_> {
                 "at step",
                 human::grouped(top.step),
                 Meaning::Text,
-                if last { ", the last" } else { "" }.into(),
+                match rows_read {
+                    Some(words) => words,
+                    None => if last { ", the last" } else { "" }.into(),
+                },
             ),
         ];
+        if let Some(other) = &other {
+            let value = |value| held_out(state, &top.metric, value).1;
+            let all = format!(" on {}", other.of(other.last_rows));
+            let same = other.last_on_same;
+            let same = same.map(|x| (value(x), " on the same rows".to_string()));
+            let lines = same.into_iter().chain([(value(other.last), all)]);
+            for (i, (value, rows_read)) in lines.enumerate() {
+                let label = if i == 0 { "last" } else { "" };
+                rows.push(row(label, value, Meaning::Validation, rows_read));
+            }
+        }
         let then = state.evaluations.iter().rev().find(|e| e.step == top.step);
         let others = state.metrics.iter().filter(|info| info.id != top.metric);
         for info in others {
@@ -71,22 +88,13 @@ impl Ending<'_> {
     /// Time, tokens and their pace.
     fn pace(&self) -> Vec<Vec<Word>> {
         let state = self.state();
-        // Over the whole time, as both stand here: pauses, evaluations and checkpoints are part of it.
         let own = state.tokens.saturating_sub(state.base_tokens);
-        let speed = own as f64 / state.seconds;
-        let speed = Some(speed).filter(|x| x.is_finite() && *x > 0.0);
-        let per_second = |x: f64| format!("{} tokens/s", human::short(x));
-        let speed = speed.map(per_second);
-        let mut rows = vec![row(
-            "total time",
-            human::seconds(state.seconds),
-            Meaning::Text,
-            speed.iter().map(|speed| format!(", {speed}")).collect(),
-        )];
-        // As the report says it.
-        let of_steps = state.mean_tok_per_sec().map(per_second);
-        if let Some(of_steps) = of_steps.filter(|of_steps| speed.as_ref() != Some(of_steps)) {
-            rows.push(row("steps alone", of_steps, Meaning::Text, String::new()));
+        let time = human::seconds(state.seconds);
+        let mut rows = vec![row("total time", time, Meaning::Text, String::new())];
+        // As the header and the report say it.
+        if let Some(speed) = state.speed().tok_per_sec {
+            let speed = format!("{} tokens/s", human::short(speed));
+            rows.push(row("speed", speed, Meaning::Text, ", steps alone".into()));
         }
         if state.tokens > 0 {
             let epochs = state.epochs();

@@ -5,6 +5,7 @@ use crate::base::human;
 use crate::base::text::one_line;
 use crate::run::RunState;
 use crate::run::state::Examined;
+use crate::ui::glyphs::Glyphs;
 use crate::ui::panes::chat::heat;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text::{self, Word, word};
@@ -188,7 +189,8 @@ fn drawn(
         lines.push(words);
         lines.extend(reference.map(|word| vec![self::word("  ", word.meaning), word]));
         if !sequence.pieces.is_empty() {
-            lines.extend(coloured(sequence, lead, width.saturating_sub(4), ANSWER));
+            let room = width.saturating_sub(5);
+            lines.extend(coloured(sequence, lead, room, ANSWER, theme.glyphs()));
             continue;
         }
         let answer = wrap(&format!("{}{}", lead.unwrap_or_default(), sequence.answer), ANSWER);
@@ -214,6 +216,7 @@ fn coloured(
     lead: Option<&str>,
     width: usize,
     rows: usize,
+    glyphs: &Glyphs,
 ) -> Vec<Vec<Word>> {
     let lead = lead.filter(|lead| !lead.is_empty());
     let lead = lead.map(|lead| word(lead, Meaning::Muted));
@@ -221,12 +224,19 @@ fn coloured(
     let pieces = pieces.map(|(text, logp)| {
         word(text.clone(), heat::of_probability(logp.0.exp() as f32))
     });
-    let lines = text::broken(lead.into_iter().chain(pieces), width).into_iter().take(rows);
+    let all = text::broken(lead.into_iter().chain(pieces), width);
+    let left_over = all.len() > rows;
+    let lines = all.into_iter().take(rows);
     let indented = lines.map(|mut line| {
         line.insert(0, word("    ", Meaning::Text));
         line
     });
-    indented.collect()
+    let mut lines: Vec<Vec<Word>> = indented.collect();
+    // Said, as of a plain text: there is a column left for it beside the indent.
+    if let Some(last) = lines.last_mut().filter(|_| left_over) {
+        last.push(word(glyphs.ellipsis, Meaning::Muted));
+    }
+    lines
 }
 
 /// How much more the policy than the reference prefers the chosen answer, in nats: the reward margin over β. Of a reward model:

@@ -483,7 +483,7 @@ impl Columns {
     }
 
     fn header(&self) -> String {
-        let cells = self.cells(["state", "verdict", "steps", "val loss", "curve", "age"]);
+        let cells = self.cells(["state", "verdict", "steps", "held out", "curve", "age"]);
         let changed = self.changed_cell("changed", "");
         format!("     {}{changed}{cells}", fill("run", self.name, ""))
     }

@@ -5,6 +5,7 @@ mod list;
 
 use super::{Pane, PaneContext, PaneEntry};
 use crate::base::paths::is_yaml;
+use crate::base::text::one_line;
 use crate::run::index::{RunStatus, RunSummary};
 use crate::run::lineage::{find_parent, same_origin};
 use crate::run::state::Level;
@@ -13,8 +14,9 @@ use crate::ui::effect::Effect;
 use crate::ui::field::{Lines, TextField};
 use crate::ui::keymap::Keymap;
 use crate::ui::msg::Msg;
+use crate::ui::overlays::{Question, YES};
 use crate::ui::panes::{chat, compare, evals};
-use crate::ui::request::{Answer, Hints, Request, titles};
+use crate::ui::request::{Answer, Hints, Request, Topic, titles};
 use crate::ui::store::Store;
 use crossterm::event::KeyEvent;
 use ratatui::Frame;
@@ -37,6 +39,9 @@ const REFRESH: Duration = Duration::from_secs(2);
 
 /// How often it is looked for runs and spec files that came, went or changed otherwise, while the list is on the screen.
 const LOOK: Duration = Duration::from_secs(3);
+
+/// The question whether the selected run is deleted.
+const DELETE: &str = "delete-run";
 
 /// What a row stands for.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,6 +77,8 @@ pub struct HomePane {
     folders: Option<u64>,
     /// When they were looked at; `None` while a look is under way.
     looked_at: Option<Duration>,
+    /// The run that it is asked about whether to delete it.
+    doomed: Option<PathBuf>,
 }
 
 impl Default for HomePane {
@@ -90,6 +97,7 @@ impl Default for HomePane {
             anchor: None,
             folders: None,
             looked_at: Some(Duration::ZERO),
+            doomed: None,
         }
     }
 }
@@ -350,6 +358,24 @@ impl HomePane {
         }
     }
 
+    /// Asks what would go with the selected run, which is then asked about.
+    fn delete(&mut self, store: &Store) -> Vec<Request> {
+        let selected = match self.current(store) {
+            Some(HomeRow::Run(path)) => store.runs().iter().find(|run| run.path == path),
+            _ => None,
+        };
+        vec![match selected {
+            None => info("select the run to delete"),
+            Some(run) if run.status == RunStatus::Live => {
+                info("this run is live: stop it first, then it can be deleted")
+            }
+            Some(run) => {
+                self.doomed = Some(run.path.clone());
+                Request::Do(Effect::PlanRemoval(run.path.clone()))
+            }
+        }]
+    }
+
     fn resume(&self, store: &Store, keymap: &Keymap) -> Vec<Request> {
         let selected = match self.current(store) {
             Some(HomeRow::Run(path)) => store.runs().iter().find(|run| run.path == path),
@@ -410,6 +436,7 @@ impl Pane for HomePane {
             A::MarkRun,
             A::MarkSweep,
             A::CompareEvals,
+            A::DeleteRun,
             A::Sort,
             A::Refresh,
         ];
@@ -423,10 +450,19 @@ impl Pane for HomePane {
             _ => &[],
         };
         let on_run = matches!(self.current(store), Some(HomeRow::Run(_)));
-        let fits = |action: &A| on_run || !matches!(action, A::MarkRun | A::MarkSweep | A::CompareEvals);
+        let fits = |action: &A| on_run || !matches!(action, A::MarkRun | A::MarkSweep | A::CompareEvals | A::DeleteRun);
         let all = of_row.iter().copied().chain(rest.into_iter().filter(fits));
         own.extend(titles(&all.collect::<Vec<A>>()));
         Hints::of_pane(own)
+    }
+
+    fn answered(&mut self, about: &str, answer: Answer, _: &mut PaneContext) -> Vec<Request> {
+        match (about, answer, self.doomed.take()) {
+            (DELETE, Answer::Text(text), Some(run)) if text == YES => {
+                vec![Request::Do(Effect::RemoveRun(run))]
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// True while letters belong to the filter.
@@ -459,6 +495,7 @@ impl Pane for HomePane {
             Action::ChatWith => self.chat(store),
             Action::ChatBeside => self.chat_side_by_side(store),
             Action::ResumeRun => self.resume(store, context.keymap),
+            Action::DeleteRun => self.delete(store),
             action => {
                 self.walk(action, store);
                 self.moved(store)
@@ -512,6 +549,37 @@ impl Pane for HomePane {
                     self.looked_at = None;
                     requests.push(Request::Do(Effect::LookAtFolders));
                 }
+                requests
+            }
+            Msg::RemovalPlanned { run_dir, result } if self.doomed.as_ref() == Some(run_dir) => {
+                match result {
+                    Ok(lines) => {
+                        let mut reasons = lines.clone();
+                        reasons.push("What is deleted cannot be brought back.".into());
+                        let topic = Topic {
+                            pane: &ENTRY,
+                            about: DELETE,
+                        };
+                        let answers = ["delete it", "keep it"];
+                        let asked = Question::new("delete the run?", reasons, answers, topic);
+                        vec![Request::Open(Box::new(asked))]
+                    }
+                    Err(why) => {
+                        self.doomed = None;
+                        vec![Request::Toast(Level::Warn, why.clone())]
+                    }
+                }
+            }
+            Msg::RunRemoved { run_dir, result } => {
+                let name = run_dir.file_name().unwrap_or_default();
+                let name = one_line(&name.to_string_lossy());
+                let said = match result {
+                    Ok(()) => Request::Toast(Level::Info, format!("deleted {name}")),
+                    Err(why) => Request::Toast(Level::Warn, why.clone()),
+                };
+                self.marked.retain(|run| run != run_dir);
+                let mut requests = vec![said];
+                requests.extend(look_again());
                 requests
             }
             Msg::Folders(folders) => {

@@ -6,6 +6,7 @@ use crate::base::human;
 use crate::base::turns::question;
 use crate::metrics::id;
 use crate::run::RunState;
+use crate::run::newest_loss;
 use crate::run::state::Sample;
 use crate::ui::keymap::Keymap;
 use crate::ui::layout::wrap_ranges;
@@ -225,10 +226,15 @@ impl Page<'_> {
         lines.len()
     }
 
-    /// The validation loss at a step, or the training loss.
+    /// The validation loss at a step, or the training loss of the steps up to it.
     fn loss_at(&self, step: u64) -> Option<f64> {
-        self.at(id::VAL_LOSS, step)
-            .or_else(|| self.at(id::TRAIN_LOSS, step))
+        self.at(id::VAL_LOSS, step).or_else(|| {
+            self.at(id::TRAIN_LOSS, step)?;
+            let from = (step + 1).saturating_sub(newest_loss::STEPS as u64);
+            let series = self.state.series.get(id::TRAIN_LOSS)?;
+            let columns = series.columns(from as f64, step as f64 + 1.0, 1);
+            columns.into_iter().next()??.mean()
+        })
     }
 
     fn at(&self, id: &str, step: u64) -> Option<f64> {
