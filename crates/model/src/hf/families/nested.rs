@@ -1,5 +1,6 @@
 //! Models with vision whose text model is read alone: its config is an entry of theirs, `text_config`.
 
+use super::super::packed::QUANTIZATION;
 use super::{deepseek, qwen3_5, qwen3_5_moe};
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -24,7 +25,7 @@ const KNOWN: [Nested; 2] = [
 const NEXT: &str = "qwen3_next";
 /// Keys of the text model that files state above its entry.
 const ABOVE: [&str; 4] = [
-    "quantization_config",
+    QUANTIZATION,
     "bos_token_id",
     "eos_token_id",
     "pad_token_id",

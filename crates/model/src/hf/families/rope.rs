@@ -138,7 +138,6 @@ impl Rope {
                 original_len: original.map_or_else(longest, Ok)?,
             })),
             "yarn" => {
-                table.only("truncate", &json!(true))?;
                 let [mscale, mscale_all_dim] = match self.mscale {
                     true => {
                         let weight = |key| Ok::<_, String>(table.number(key)?.filter(|x| *x > 0.0));
@@ -162,6 +161,7 @@ impl Rope {
                     attention_factor: table.number("attention_factor")?,
                     mscale,
                     mscale_all_dim,
+                    truncate: table.flag("truncate", true)?,
                 }))
             }
             // The older name of the same.
@@ -270,6 +270,9 @@ pub fn parameters(rope: &RopeConfig) -> Value {
         }),
     };
     if let Some(ScalingConfig::Yarn(yarn)) = &rope.scaling {
+        if !yarn.truncate {
+            table["truncate"] = json!(false);
+        }
         for (key, weight) in [
             ("mscale", yarn.mscale),
             ("mscale_all_dim", yarn.mscale_all_dim),

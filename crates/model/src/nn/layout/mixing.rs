@@ -38,7 +38,7 @@ impl Builder<'_> {
     }
 
     fn attention(&mut self, stem: &str) -> AttentionSpans {
-        use AttentionRole::{Gate, Key, Output, Query, QueryKeyValue, Value};
+        use AttentionRole::{Gate, Key, Output, Query, QueryKeyValue, Sink, Value};
         let at = |part: &str| match self.naming {
             Naming::Gpt2 => format!("{stem}.attn.{part}"),
             Naming::Llama => format!("{stem}.self_attn.{part}"),
@@ -82,6 +82,10 @@ impl Builder<'_> {
             }),
             gate: (self.config.attention_gate).then(|| self.linear(&gate, d, std, has_qkv_bias)),
             out: self.linear(&out, q, residual_std, has_out_bias),
+            sinks: self.config.attention_sinks.then(|| {
+                let (role, shape) = (Role::Attention(Sink), vec![self.shape.n_head]);
+                self.push(at("sinks"), role, shape, Init::Normal(std))
+            }),
         }
     }
 
