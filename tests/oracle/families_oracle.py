@@ -317,7 +317,11 @@ def families():
     yield "gpt_oss", tf.GptOssConfig(
         **small(**oss, num_hidden_layers=3, swiglu_limit=1.5, swiglu_alpha=1.2)
     ), torch.float32, None, "16KB"
-    yield "gpt_oss_published", tf.GptOssConfig(**small(**oss)), torch.bfloat16, published_gpt_oss, None
+    # The bounds of the published ramp, whose end lies between two pairs.
+    usual = dict(original_max_position_embeddings=64, beta_fast=32.0, beta_slow=1.0)
+    yield "gpt_oss_published", tf.GptOssConfig(
+        **small(**oss | dict(rope_parameters=oss["rope_parameters"] | usual), max_position_embeddings=256)
+    ), torch.bfloat16, published_gpt_oss, None
 
 
 def old_deepseek(config):

@@ -65,6 +65,7 @@ impl Builder<'_> {
             .map(|(name, part, rows)| (name, Role::Attention(part), rows))
             .collect();
         let qk_names = [at("q_norm"), at("k_norm")];
+        let sinks = at("sinks");
         let gate = [(at("q_gate_proj"), Role::Attention(Gate), q)];
         let out = [(out, Role::Attention(Output), d)];
         let biases = self.config.attention_biases();
@@ -84,7 +85,7 @@ impl Builder<'_> {
             out: self.linear(&out, q, residual_std, has_out_bias),
             sinks: self.config.attention_sinks.then(|| {
                 let (role, shape) = (Role::Attention(Sink), vec![self.shape.n_head]);
-                self.push(at("sinks"), role, shape, Init::Normal(std))
+                self.push(sinks, role, shape, Init::Normal(std))
             }),
         }
     }
