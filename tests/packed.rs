@@ -87,7 +87,7 @@ fn a_gguf_file_in_mxfp4_has_the_logits_of_its_folder() {
     // Matmuls with blocks round their other input to eight bits.
     for (mut model, limit) in [
         (file.dequantized().unwrap(), 1e-5),
-        (file.quantized().unwrap(), 0.05),
+        (file.quantized().unwrap(), 0.08),
     ] {
         let logits = model.logits(&ids, shape[0], shape[1]).unwrap();
         let ours: Vec<f32> = logits.flatten_all().unwrap().to_vec1().unwrap();
