@@ -121,19 +121,55 @@ fn other_quantizations_and_scales_that_do_not_fit_are_refused() {
         assert!(error.to_string().contains(part), "{error}");
     };
     let key = "quantization_config";
-    refused("qwen3_fp8", &|c| c[key]["quant_method"] = "awq".into(), "quant_method `awq`");
-    refused("qwen3_fp8", &|c| c[key]["fmt"] = "e5m2".into(), "fmt `e5m2`");
-    refused("qwen3_fp8", &|c| c[key]["weight_block_size"] = 16.into(), "weight_block_size");
+    refused(
+        "qwen3_fp8",
+        &|c| c[key]["quant_method"] = "awq".into(),
+        "quant_method `awq`",
+    );
+    refused(
+        "qwen3_fp8",
+        &|c| c[key]["fmt"] = "e5m2".into(),
+        "fmt `e5m2`",
+    );
+    refused(
+        "qwen3_fp8",
+        &|c| c[key]["weight_block_size"] = 16.into(),
+        "weight_block_size",
+    );
     // Other blocks than those of the scales.
     let other = serde_json::json!([32, 8]);
-    refused("qwen3_fp8", &|c| c[key]["weight_block_size"] = other.clone(), "weight_scale_inv");
+    refused(
+        "qwen3_fp8",
+        &|c| c[key]["weight_block_size"] = other.clone(),
+        "weight_scale_inv",
+    );
     // Numbers of eight bits that nothing describes.
-    refused("qwen3_fp8", &|c| c[key] = serde_json::Value::Null, "F8_E4M3 without scales");
-    refused("llama_fp8_rows", &|c| c[key]["format"] = "pack-quantized".into(), "pack-quantized");
+    refused(
+        "qwen3_fp8",
+        &|c| c[key] = serde_json::Value::Null,
+        "F8_E4M3 without scales",
+    );
+    refused(
+        "llama_fp8_rows",
+        &|c| c[key]["format"] = "pack-quantized".into(),
+        "pack-quantized",
+    );
     let weights = "/quantization_config/config_groups/group_0/weights";
     let bits = |c: &mut serde_json::Value| c.pointer_mut(weights).unwrap()["num_bits"] = 4.into();
     refused("llama_fp8_rows", &bits, "8 bits");
-    refused("llama_fp8_rows", &|c| c[key]["transform_config"] = serde_json::json!({"a": 1}), "transform_config");
-    refused("llama_fp8_rows", &|c| c[key]["quant_method"] = "mxfp4".into(), "gpt_oss alone");
-    refused("gpt_oss_mxfp4", &|c| c["intermediate_size"] = 64.into(), "gate_up_proj");
+    refused(
+        "llama_fp8_rows",
+        &|c| c[key]["transform_config"] = serde_json::json!({"a": 1}),
+        "transform_config",
+    );
+    refused(
+        "llama_fp8_rows",
+        &|c| c[key]["quant_method"] = "mxfp4".into(),
+        "gpt_oss alone",
+    );
+    refused(
+        "gpt_oss_mxfp4",
+        &|c| c["intermediate_size"] = 64.into(),
+        "gate_up_proj",
+    );
 }

@@ -193,7 +193,12 @@ mod tests {
             x[0]
         };
         // The largest, the smallest, the smallest normal, and one.
-        for (byte, x) in [(0x7e, 448.0), (0x01, 0.001_953_125), (0x08, 0.015_625), (0x38, 1.0)] {
+        for (byte, x) in [
+            (0x7e, 448.0),
+            (0x01, 0.001_953_125),
+            (0x08, 0.015_625),
+            (0x38, 1.0),
+        ] {
             assert_eq!(read(Stored::E4m3, byte), x);
             assert_eq!(read(Stored::E4m3, byte | 0x80), -x);
         }
@@ -202,7 +207,12 @@ mod tests {
             assert_eq!(read(Stored::E5m2, byte), x);
         }
         assert_eq!(read(Stored::E5m2, 0xfc), f32::NEG_INFINITY);
-        for (byte, x) in [(127, 1.0), (128, 2.0), (1, 2f32.powi(-126)), (254, 2f32.powi(127))] {
+        for (byte, x) in [
+            (127, 1.0),
+            (128, 2.0),
+            (1, 2f32.powi(-126)),
+            (254, 2f32.powi(127)),
+        ] {
             assert_eq!(read(Stored::E8m0, byte), x);
         }
         assert_eq!(read(Stored::E8m0, 0), 2f32.powi(-126) / 2.0);

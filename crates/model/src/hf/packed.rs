@@ -262,7 +262,11 @@ pub fn mxfp4(blocks: &[u8], scales: &[u8], skip: usize, into: &mut [f32]) {
     for (i, x) in into.iter_mut().enumerate() {
         let at = skip + i;
         let byte = blocks[at / 2];
-        let code = if at.is_multiple_of(2) { byte } else { byte >> 4 };
+        let code = if at.is_multiple_of(2) {
+            byte
+        } else {
+            byte >> 4
+        };
         *x = E2M1[usize::from(code & 15)] * e8m0(scales[at / BLOCK]);
     }
 }

@@ -207,8 +207,9 @@ impl DiskTensor {
                 let (cols, rows) = (self.shape[0], self.shape[1]);
                 put(&transposed(&weights[range.clone()], rows, cols))
             }
-            Values::Experts(experts) => (experts.parts.iter())
-                .try_for_each(|parts| put(&experts.gather(parts, weights))),
+            Values::Experts(experts) => {
+                (experts.parts.iter()).try_for_each(|parts| put(&experts.gather(parts, weights)))
+            }
             Values::Zeros => put(&vec![0.0; self.len()]),
         }
     }

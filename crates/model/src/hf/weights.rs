@@ -105,7 +105,10 @@ impl Weights {
                 }
             }
             Format::Mxfp4 => {
-                let bases = self.index.keys().filter_map(|name| name.strip_suffix(MXFP4[0]));
+                let bases = self
+                    .index
+                    .keys()
+                    .filter_map(|name| name.strip_suffix(MXFP4[0]));
                 let bases: Vec<String> = bases.map(str::to_string).collect();
                 for base in bases {
                     let names = MXFP4.map(|end| format!("{base}{end}"));

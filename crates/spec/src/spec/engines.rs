@@ -110,7 +110,10 @@ mod tests {
         let words = refused(&["model.mixer=mamba2"]).unwrap();
         assert!(words.contains("does not support mamba2"), "{words}");
         let words = refused(&["model.attention_sinks=true"]).unwrap();
-        assert!(words.contains("does not support attention_sinks"), "{words}");
+        assert!(
+            words.contains("does not support attention_sinks"),
+            "{words}"
+        );
         let words = refused(&["model.mlp=clamped_swiglu"]).unwrap();
         assert!(words.contains("does not support clamped_swiglu"), "{words}");
     }

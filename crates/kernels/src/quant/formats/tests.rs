@@ -17,7 +17,9 @@ fn tolerance(kind: Kind) -> f64 {
         Kind::Q5K => 0.037,
         Kind::Q4K => 0.075,
         Kind::Q4_0 | Kind::Q4_1 => 0.1,
-        Kind::Q2K | Kind::Q3K | Kind::Iq4Nl | Kind::Iq4Xs | Kind::Mxfp4 => unreachable!("not written"),
+        Kind::Q2K | Kind::Q3K | Kind::Iq4Nl | Kind::Iq4Xs | Kind::Mxfp4 => {
+            unreachable!("not written")
+        }
     }
 }
 

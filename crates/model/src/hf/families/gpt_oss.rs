@@ -57,7 +57,9 @@ impl Family for GptOss {
         }
         let is_silent = |key| keys.value(key).is_none();
         if let PositionConfig::Rope(rope) = &mut config.position
-            && ["rope_parameters", "rope_scaling"].into_iter().all(is_silent)
+            && ["rope_parameters", "rope_scaling"]
+                .into_iter()
+                .all(is_silent)
         {
             rope.scaling = Some(ScalingConfig::Yarn(Yarn {
                 factor: FACTOR,
@@ -74,8 +76,8 @@ impl Family for GptOss {
             true => keys.size("sliding_window")?,
             false => Some(WINDOW),
         };
-        let (sliding_window, global_every) =
-            common::layer_types(keys, config.n_layer, window)?.unwrap_or((window, window.map(|_| 2)));
+        let (sliding_window, global_every) = common::layer_types(keys, config.n_layer, window)?
+            .unwrap_or((window, window.map(|_| 2)));
         let swiglu = ClampedSwiGluConfig::default();
         let moe = MoeConfig {
             n_expert: keys.size("num_local_experts")?.unwrap_or(N_EXPERT),

@@ -24,12 +24,7 @@ const KNOWN: [Nested; 2] = [
 /// A model without vision, whose files have a head that predicts tokens further ahead.
 const NEXT: &str = "qwen3_next";
 /// Keys of the text model that files state above its entry.
-const ABOVE: [&str; 4] = [
-    QUANTIZATION,
-    "bos_token_id",
-    "eos_token_id",
-    "pad_token_id",
-];
+const ABOVE: [&str; 4] = [QUANTIZATION, "bos_token_id", "eos_token_id", "pad_token_id"];
 const TIED: &str = "tie_word_embeddings";
 
 /// The config of the text model alone: an entry of this one, or this one itself.

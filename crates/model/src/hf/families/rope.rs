@@ -522,7 +522,7 @@ mod tests {
                 "rope_parameters.twist",
             ),
             (
-                json!({"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "truncate": false}}),
+                json!({"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "truncate": 2}}),
                 "truncate",
             ),
             (json!({"rope_parameters": 3}), "a table"),

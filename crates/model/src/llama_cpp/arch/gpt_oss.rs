@@ -67,7 +67,8 @@ impl Architecture for GptOss {
             && !config.qk_norm
             && matches!(&config.mlp, MlpConfig::ClampedSwiGlu(of) if *of == usual)
             && moe.norm_topk
-            && (0..shape.n_layer).all(|layer| has_window(layer) != (layer + 1).is_multiple_of(EVERY))
+            && (0..shape.n_layer)
+                .all(|layer| has_window(layer) != (layer + 1).is_multiple_of(EVERY))
             && common::is_plain(&plain)
             && common::rotates_alike(config, shape);
         if !fits {

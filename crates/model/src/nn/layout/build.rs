@@ -164,7 +164,12 @@ impl<'a> Builder<'a> {
         let router = self.matrix(&gate, Role::Router, size, std);
         let logit_bias = moe.bias.then(|| {
             let shape = vec![moe.n_expert];
-            self.push(format!("{gate}.bias"), Role::Router.bias(), shape, Init::Zeros)
+            self.push(
+                format!("{gate}.bias"),
+                Role::Router.bias(),
+                shape,
+                Init::Zeros,
+            )
         });
         let bias = matches!(moe.balancing, Balancing::Bias { .. }).then(|| {
             let name = format!("{gate}.e_score_correction_bias");

@@ -58,7 +58,9 @@ pub(super) fn mixtures() -> Vec<(&'static str, Value)> {
         ),
         (
             "experts with biases",
-            moe(json!({"n_expert": 3, "bias": true, "shared_d_ff": 16, "balancing": {"bias": {"rate": 0.01}}})),
+            moe(
+                json!({"n_expert": 3, "bias": true, "shared_d_ff": 16, "balancing": {"bias": {"rate": 0.0}}}),
+            ),
         ),
         (
             "as gpt-oss",

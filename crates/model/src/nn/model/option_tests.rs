@@ -54,7 +54,10 @@ pub(super) fn options() -> Vec<(&'static str, ModelConfig)> {
             "some windows",
             json!({"sliding_window": 3, "global_every": 2, "position": {"rope": {"local_theta": 50.0}}}),
         ),
-        ("sinks", json!({"attention_sinks": true, "attention_bias": "all"})),
+        (
+            "sinks",
+            json!({"attention_sinks": true, "attention_bias": "all"}),
+        ),
         (
             "sinks, cap, some windows",
             json!({
@@ -68,7 +71,9 @@ pub(super) fn options() -> Vec<(&'static str, ModelConfig)> {
         ),
         (
             "yarn between pairs",
-            scaled(json!({"yarn": {"factor": 3.0, "beta_fast": 2.0, "beta_slow": 0.1, "truncate": false}})),
+            scaled(
+                json!({"yarn": {"factor": 3.0, "beta_fast": 2.0, "beta_slow": 0.1, "truncate": false}}),
+            ),
         ),
         ("scale", json!({"attention_scale": 0.9})),
         ("attention cap", json!({"attention_softcap": 0.7})),
