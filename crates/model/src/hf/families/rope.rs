@@ -138,6 +138,7 @@ impl Rope {
                 original_len: original.map_or_else(longest, Ok)?,
             })),
             "yarn" => {
+                let truncate = table.flag("truncate", true)?;
                 let [mscale, mscale_all_dim] = match self.mscale {
                     true => {
                         let weight = |key| Ok::<_, String>(table.number(key)?.filter(|x| *x > 0.0));
@@ -161,7 +162,7 @@ impl Rope {
                     attention_factor: table.number("attention_factor")?,
                     mscale,
                     mscale_all_dim,
-                    truncate: table.flag("truncate", true)?,
+                    truncate,
                 }))
             }
             // The older name of the same.
