@@ -275,3 +275,93 @@ pub fn mxfp4(blocks: &[u8], scales: &[u8], skip: usize, into: &mut [f32]) {
 pub fn needs_scales(stored: Stored) -> bool {
     matches!(stored, Stored::E4m3 | Stored::E5m2)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn blocks_at_the_edges_of_each_matrix_have_their_scales() {
+        let shape = [2, 3, 5];
+        assert_eq!(
+            Scales::block(&shape, &[2, 2, 3], Some([2, 2])),
+            Some([2, 2])
+        );
+        let scales = Scales::new(&shape, [2, 2], (1..=12_u8).map(f32::from).collect());
+        let mut whole = vec![1.0; 30];
+        scales.apply(0, &mut whole);
+        for (at, x) in whole.iter().enumerate() {
+            let (matrix, row, col) = (at / 15, at / 5 % 3, at % 5);
+            let place = (matrix * 2 + row / 2) * 3 + col / 2;
+            assert_eq!(*x, 1.0 + place as f32, "{at}");
+        }
+        let mut part = vec![1.0; 11];
+        scales.apply(7, &mut part);
+        assert_eq!(part, whole[7..18]);
+    }
+
+    #[test]
+    fn scales_are_of_blocks_rows_or_all() {
+        let of = |scales: &[usize], block| Scales::block(&[3, 5], scales, block);
+        assert_eq!(of(&[1, 1], Some([128, 128])), Some([128, 128]));
+        for rows in [&[3, 1][..], &[3]] {
+            assert_eq!(of(rows, None), Some([1, 5]));
+            assert_eq!(of(rows, Some([128, 128])), Some([1, 5]));
+        }
+        for one in [&[][..], &[1], &[1, 1]] {
+            assert_eq!(of(one, None), Some([3, 5]));
+        }
+        assert_eq!(of(&[5], None), None);
+        assert_eq!(of(&[2, 3], Some([2, 4])), None);
+    }
+
+    #[test]
+    fn the_lower_half_of_a_byte_comes_first() {
+        let mut values = [0.0; 3];
+        // 0.5 and 1 in turns, times 2.
+        mxfp4(&[0x21; 16], &[128], 1, &mut values);
+        assert_eq!(values, [2.0, 1.0, 2.0]);
+        assert_eq!(
+            mxfp4_shape(&[2, 3, 4, 16], &[2, 3, 4]),
+            Some(vec![2, 3, 128])
+        );
+        assert_eq!(mxfp4_shape(&[2, 3, 4, 8], &[2, 3, 4]), None);
+        assert_eq!(mxfp4_shape(&[2, 3, 4, 16], &[2, 3, 5]), None);
+    }
+
+    #[test]
+    fn groups_of_columns_and_matrices_of_several_blocks_are_told_apart() {
+        let group = |strategy: serde_json::Value| {
+            let mut weights = json!({"num_bits": 8, "type": "float"});
+            weights
+                .as_object_mut()
+                .unwrap()
+                .extend(strategy.as_object().unwrap().clone());
+            json!({ "weights": weights })
+        };
+        let of = |groups: serde_json::Value| {
+            Format::of(
+                &json!({QUANTIZATION: {"quant_method": "compressed-tensors", "format": "float-quantized",
+                "config_groups": groups}}),
+            )
+        };
+        let blocks = |r: usize| group(json!({"strategy": "block", "block_structure": [r, 128]}));
+        assert_eq!(
+            of(json!({"a": blocks(64), "b": group(json!({"strategy": "channel"}))})),
+            Ok(Format::Fp8 {
+                block: Some([64, 128])
+            })
+        );
+        assert_eq!(
+            of(json!({"a": group(json!({"strategy": "group", "group_size": 32}))})),
+            Ok(Format::Fp8 {
+                block: Some([1, 32])
+            })
+        );
+        let error = of(json!({"a": blocks(64), "b": blocks(128)})).unwrap_err();
+        assert!(error.contains("several sizes"), "{error}");
+        let error = of(json!({"a": group(json!({"strategy": "token"}))})).unwrap_err();
+        assert!(error.contains("strategy `token`"), "{error}");
+    }
+}
