@@ -299,6 +299,10 @@ fn invalid_config_values_never_panic() {
         "deepseek_v2_groups",
         "deepseek_v3",
         "glm4_moe_lite",
+        "gpt_oss",
+        "../packed/gpt_oss_mxfp4",
+        "../packed/qwen3_fp8",
+        "../packed/llama_fp8_rows",
         "stablelm",
     ] {
         let dir = sound(family);

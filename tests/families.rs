@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 /// Folder, dtype of the weights, and family.
-const FOLDERS: [(&str, Dtype, &str); 50] = [
+const FOLDERS: [(&str, Dtype, &str); 52] = [
     ("gpt2", Dtype::F32, "gpt2"),
     ("gpt_neo", Dtype::F32, "gpt_neo"),
     ("gpt_neox", Dtype::F32, "gpt_neox"),
@@ -67,6 +67,8 @@ const FOLDERS: [(&str, Dtype, &str); 50] = [
     ("granite_hybrid_attention", Dtype::Bf16, "granitemoehybrid"),
     ("granite_shared", Dtype::F32, "granitemoeshared"),
     ("bamba", Dtype::F32, "bamba"),
+    ("gpt_oss", Dtype::F32, "gpt_oss"),
+    ("gpt_oss_published", Dtype::Bf16, "gpt_oss"),
 ];
 
 fn folder(name: &str) -> PathBuf {

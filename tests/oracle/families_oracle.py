@@ -306,6 +306,22 @@ def families():
             rope_parameters=rope(1e6),
         ))
     ), torch.float32, None, None
+    # Sinks, windows in every other block, experts with biases; limits that values reach.
+    oss = dict(
+        hidden_size=24, head_dim=8, num_local_experts=4, num_experts_per_tok=2, intermediate_size=20, sliding_window=5,
+        rope_parameters=dict(
+            rope_type="yarn", rope_theta=150.0, factor=4.0, original_max_position_embeddings=8, beta_fast=8.0, beta_slow=0.5,
+            truncate=False,
+        ),
+    )
+    yield "gpt_oss", tf.GptOssConfig(
+        **small(**oss, num_hidden_layers=3, swiglu_limit=1.5, swiglu_alpha=1.2)
+    ), torch.float32, None, "16KB"
+    # The bounds of the published ramp, whose end lies between two pairs.
+    usual = dict(original_max_position_embeddings=64, beta_fast=32.0, beta_slow=1.0)
+    yield "gpt_oss_published", tf.GptOssConfig(
+        **small(**oss | dict(rope_parameters=oss["rope_parameters"] | usual), max_position_embeddings=256)
+    ), torch.bfloat16, published_gpt_oss, None
 
 
 def old_deepseek(config):
@@ -354,6 +370,17 @@ def old_deepseek(config):
             rope_parameters=rope(partial_rotary_factor=0.5), **mamba,
         )
     ), torch.float32, None, None
+
+
+def published_gpt_oss(config):
+    """The keys of gpt-oss-20b."""
+    table = config["rope_parameters"]
+    old_rope(config, {key: value for key, value in table.items() if key != "rope_theta"})
+    del config["swiglu_alpha"]
+    config |= dict(
+        experts_per_token=config["num_experts_per_tok"], initial_context_length=table["original_max_position_embeddings"],
+        router_aux_loss_coef=0.9, transformers_version="4.55.0.dev0",
+    )
 
 
 def old_neox(config):

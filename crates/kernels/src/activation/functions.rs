@@ -11,6 +11,24 @@ pub trait Function: Copy {
     /// # Safety
     /// The machine must have V's instructions.
     unsafe fn value_and_slope<V: Vector>(self, x: V) -> (V, V);
+
+    /// In gated activations, the factor of its value that comes of `up`.
+    ///
+    /// # Safety
+    /// The machine must have V's instructions.
+    #[inline(always)]
+    unsafe fn factor<V: Vector>(self, up: V) -> V {
+        up
+    }
+
+    /// The gradient with respect to `up`, from that with respect to its factor.
+    ///
+    /// # Safety
+    /// The machine must have V's instructions.
+    #[inline(always)]
+    unsafe fn factor_back<V: Vector>(self, _up: V, gradient: V) -> V {
+        gradient
+    }
 }
 
 /// x, or slope · x below 0.
@@ -44,6 +62,47 @@ impl Function for Silu {
             let value = x.times(s);
             // s (1 + x (1 − s)) = s + (1 − s) · value
             (value, V::all(1.0).minus(s).fused(value, s))
+        }
+    }
+}
+
+/// x' · sigmoid(slope · x') of x' = min(x, limit), and as factor the other half within ±limit, plus 1.
+#[derive(Clone, Copy)]
+pub struct ClampedSilu {
+    pub limit: f32,
+    pub slope: f32,
+}
+
+impl Function for ClampedSilu {
+    #[inline(always)]
+    unsafe fn value_and_slope<V: Vector>(self, x: V) -> (V, V) {
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            let within = V::all(self.limit).min(x);
+            let s = sigmoid(within.times(V::all(self.slope)));
+            let value = within.times(s);
+            // s + slope · value (1 − s), and 0 above the limit.
+            let bend = V::all(1.0).minus(s).times(V::all(self.slope));
+            let slope = bend.fused(value, s);
+            (value, slope.zero_below(x.times(V::all(-1.0)), -self.limit))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn factor<V: Vector>(self, up: V) -> V {
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            let within = V::all(self.limit).min(V::all(-self.limit).max(up));
+            within.plus(V::all(1.0))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn factor_back<V: Vector>(self, up: V, gradient: V) -> V {
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            let kept = gradient.zero_below(up, -self.limit);
+            kept.zero_below(up.times(V::all(-1.0)), -self.limit)
         }
     }
 }

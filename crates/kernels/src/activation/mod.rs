@@ -23,6 +23,8 @@ pub enum Activation {
     GeluTanh,
     /// silu(gate) · up (Shazeer 2020); gated inputs hold gate and up side by side.
     SwiGlu,
+    /// g · sigmoid(slope · g) · (u + 1), with g = min(gate, limit) and u the up half within ±limit (gpt-oss, arXiv 2508.10925).
+    ClampedSwiGlu { limit: f32, slope: f32 },
     /// gelu(gate) · up.
     GeGlu,
     /// The same with GPT-2's tanh form.
@@ -34,7 +36,10 @@ impl Activation {
     pub fn gated(self) -> bool {
         matches!(
             self,
-            Activation::SwiGlu | Activation::GeGlu | Activation::GeGluTanh
+            Activation::SwiGlu
+                | Activation::ClampedSwiGlu { .. }
+                | Activation::GeGlu
+                | Activation::GeGluTanh
         )
     }
 
@@ -74,6 +79,16 @@ pub fn composite(kind: Activation, x: &Tensor) -> Result<Tensor> {
         Activation::SwiGlu => {
             let (gate, up) = split(x)?;
             composite(Activation::Silu, &gate)? * up
+        }
+        // From rectifiers, as above: min(x, c) is c − relu(c − x).
+        Activation::ClampedSwiGlu { limit, slope } => {
+            let (limit, slope) = (f64::from(limit), f64::from(slope));
+            let (gate, up) = split(x)?;
+            let below = |x: &Tensor, most: f64| (x.neg()? + most)?.relu()?.neg()? + most;
+            let gate = below(&gate, limit)?;
+            let up = (below(&(up + limit)?.relu()?, 2.0 * limit)? - (limit - 1.0))?;
+            let swish = (&gate / ((&gate * -slope)?.exp()? + 1.0)?)?;
+            swish * up
         }
         Activation::GeGlu => {
             let (gate, up) = split(x)?;
@@ -138,13 +153,22 @@ mod tests {
     use crate::check::{assert_close, leaf, normal, oracle};
     use crate::numbers::bf16;
 
-    const ALL: [Activation; 8] = [
+    const ALL: [Activation; 10] = [
         Activation::Relu,
         Activation::LeakyRelu(0.1),
         Activation::Silu,
         Activation::Gelu,
         Activation::GeluTanh,
         Activation::SwiGlu,
+        Activation::ClampedSwiGlu {
+            limit: 7.0,
+            slope: 1.702,
+        },
+        // Half of the values are beyond it.
+        Activation::ClampedSwiGlu {
+            limit: 2.0,
+            slope: 1.0,
+        },
         Activation::GeGlu,
         Activation::GeGluTanh,
     ];

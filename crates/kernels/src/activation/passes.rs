@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::Activation;
-use super::functions::{Function, Gelu, GeluTanh, LeakyRelu, Silu};
+use super::functions::{ClampedSilu, Function, Gelu, GeluTanh, LeakyRelu, Silu};
 use crate::fetch::{self, AHEAD, RUN};
 use crate::lanes::{InLanes, LINE, Vector, widest};
 use crate::numbers::{Values, ValuesMut, bf16};
@@ -99,7 +99,7 @@ impl<F: Function> Step<3> for GatedForward<F> {
         // SAFETY: guaranteed by the caller.
         unsafe {
             let (value, _) = self.0.value_and_slope::<V>(N::load(gate));
-            N::store(value.times(N::load(up)), y);
+            N::store(value.times(self.0.factor(N::load(up))), y);
         }
     }
 }
@@ -117,9 +117,10 @@ impl<F: Function> Step<3> for GatedBackward<F> {
         unsafe {
             let (value, slope) = self.0.value_and_slope::<V>(N::load(gate));
             let (d, u) = (N::load::<V>(dy), N::load::<V>(up));
-            N::store(d.times(u).times(slope), gate);
-            N::store(d.times(value), up);
-            N::store(value.times(u), dy);
+            let factor = self.0.factor(u);
+            N::store(d.times(factor).times(slope), gate);
+            N::store(self.0.factor_back(u, d.times(value)), up);
+            N::store(value.times(factor), dy);
         }
     }
 }
@@ -173,6 +174,9 @@ macro_rules! by_function {
             Activation::Relu => $pass::<$v, $n, _>(LeakyRelu(0.0), $($arg),*),
             Activation::LeakyRelu(slope) => $pass::<$v, $n, _>(LeakyRelu(slope), $($arg),*),
             Activation::Silu | Activation::SwiGlu => $pass::<$v, $n, _>(Silu, $($arg),*),
+            Activation::ClampedSwiGlu { limit, slope } => {
+                $pass::<$v, $n, _>(ClampedSilu { limit, slope }, $($arg),*)
+            }
             Activation::Gelu | Activation::GeGlu => $pass::<$v, $n, _>(Gelu, $($arg),*),
             Activation::GeluTanh | Activation::GeGluTanh => {
                 $pass::<$v, $n, _>(GeluTanh, $($arg),*)

@@ -154,7 +154,7 @@ unsafe fn forward_head(text: &Text, out: *mut f32, out_stride: usize) {
                     text.how.finish(text.h, (first + i) as isize, row);
                 }
             }
-            softmax_block(scores, n, first, text.window);
+            softmax_block(scores, n, first, text.window, text.how.sink(text.h));
             let weights = Mat::new(scores, to - from, n);
             // SAFETY: rows from..to of the caller's block.
             unsafe {
@@ -170,18 +170,23 @@ unsafe fn forward_head(text: &Text, out: *mut f32, out_stride: usize) {
 }
 
 multiversion! {
-    /// Softmax of each row over the last `window` of its first `visible + i + 1` of `n` scores; the rest become 0.
-    fn softmax_block(scores: &mut [f32], n: usize, visible: usize, window: usize) {
+    /// Softmax of each row over the last `window` of its first `visible + i + 1` of `n` scores and the sink; the rest become 0.
+    fn softmax_block(scores: &mut [f32], n: usize, visible: usize, window: usize, sink: f32) {
         for (i, row) in scores.chunks_exact_mut(n).enumerate() {
             let (row, future) = row.split_at_mut(visible + i + 1);
             future.fill(0.0);
             let (past, row) = row.split_at_mut(row.len().saturating_sub(window));
             past.fill(0.0);
             let top = max(row);
+            let top = if sink > top { sink } else { top };
             for x in row.iter_mut() {
                 *x = exp(*x - top);
             }
-            let share = 1.0 / sum1(row, |x| x);
+            let mut total = sum1(row, |x| x);
+            if sink > f32::NEG_INFINITY {
+                total += exp(sink - top);
+            }
+            let share = 1.0 / total;
             for x in row.iter_mut() {
                 *x *= share;
             }

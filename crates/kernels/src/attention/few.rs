@@ -107,7 +107,8 @@ pub(super) fn forward(sizes: Sizes, tokens: &[Token], out: &mut [f32]) {
             let parts = parts.range(first * width..(first + token.chunks()) * width);
             let out = out.range(to..to + group * d);
             for (member, out) in out.chunks_exact_mut(d).enumerate() {
-                merge(&parts[member * Part::width(d)..], width, out);
+                let sink = sizes.scores.sink(kv * group + member);
+                merge(&parts[member * Part::width(d)..], width, sink, out);
             }
         }
     });
@@ -127,14 +128,14 @@ fn first_chunks(tokens: &[Token], n_kv_head: usize) -> Vec<usize> {
 
 multiversion! {
     /// The output of one query head from its parts, which are `stride` apart: Σ e^(top_c − top) · weighted_c over the sum of all
-    /// weights.
-    fn merge(parts: &[f32], stride: usize, out: &mut [f32]) {
-        let mut top = f32::NEG_INFINITY;
+    /// weights, the sink's included.
+    fn merge(parts: &[f32], stride: usize, sink: f32, out: &mut [f32]) {
+        let mut top = sink;
         for part in parts.chunks(stride) {
             top = if part[0] > top { part[0] } else { top };
         }
         out.fill(0.0);
-        let mut total = 0.0;
+        let mut total = if sink > f32::NEG_INFINITY { exp(sink - top) } else { 0.0 };
         for part in parts.chunks(stride) {
             let share = exp(part[0] - top);
             total += share * part[1];

@@ -148,9 +148,11 @@ unsafe fn one_block<V: Vector>(task: &Task<'_>, h: usize, block: &Block, scratch
     let scores = scratch.scores.get(QUERIES * KEYS);
     let weights = scratch.weights.get(QUERIES * KEYS);
     let out = scratch.out.get(QUERIES * width);
+    // A sink is as a key before all others, without a value.
+    let sink = task.sizes.scores.sink(h);
     let mut running = Running {
-        top: [f32::NEG_INFINITY; QUERIES],
-        sum: [0.0; QUERIES],
+        top: [sink; QUERIES],
+        sum: [if sink == f32::NEG_INFINITY { 0.0 } else { 1.0 }; QUERIES],
     };
     let rows = &mut *scratch.rows.get(0);
     let values = if V::NUMBERS == 2 {

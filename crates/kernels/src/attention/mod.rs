@@ -11,6 +11,7 @@ mod few;
 mod forward;
 mod row;
 mod scores;
+mod sinks;
 #[cfg(test)]
 mod tests;
 mod tile;
@@ -20,6 +21,7 @@ pub use cached::{Piece, forward_cached};
 pub use forward::forward;
 pub use row::scores_of;
 pub use scores::Scores;
+pub use sinks::backward_sinks;
 
 use super::positions::Positions;
 use super::rotary::{self, Rotation};
@@ -126,11 +128,12 @@ pub fn composite(
         qkv,
         rotation,
         past,
-        (Mask::default(), Scores::default()),
+        (Mask::default(), Scores::default(), None),
     )
 }
 
-/// The same with a mask, whose `first` is allowed only without a past; positions restart where it does.
+/// The same with a mask, whose `first` is allowed only without a past; positions restart where it does. Sinks are those given
+/// apart, (n_head), which have a gradient.
 ///
 /// # Errors
 /// candle's own: shapes or dtypes that do not match.
@@ -139,7 +142,7 @@ pub fn composite_masked(
     qkv: &Tensor,
     rotation: Option<&Rotation>,
     past: &PastKeyValues,
-    (mask, how): (Mask, Scores),
+    (mask, how, sinks): (Mask, Scores, Option<&Tensor>),
 ) -> Result<(Tensor, (Tensor, Tensor))> {
     let (batch_size, seq_len, _) = qkv.dims3()?;
     let Heads {
@@ -191,7 +194,18 @@ pub fn composite_masked(
     }
     let scores =
         scores.broadcast_add(&mask_tensor(mask, (batch_size, seq_len, start), &scores)?)?;
-    let weights = super::softmax::composite(&scores)?;
+    let weights = match sinks {
+        None => super::softmax::composite(&scores)?,
+        Some(sinks) => {
+            let sinks = sinks
+                .reshape((1, n_head, 1, 1))?
+                .broadcast_as((batch_size, n_head, seq_len, 1))?;
+            let all = Tensor::cat(&[&scores, &sinks], D::Minus1)?;
+            super::softmax::composite(&all)?
+                .narrow(D::Minus1, 0, total)?
+                .contiguous()?
+        }
+    };
     let out = weights
         .reshape((batch_size, n_kv_head, group * seq_len, total))?
         .matmul(&v.transpose(1, 2)?.contiguous()?)?

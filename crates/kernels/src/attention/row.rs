@@ -3,7 +3,7 @@
 use super::Sizes;
 
 /// Fills `scores` with the scores, before the softmax, of query `t` of head `h` in sequence `b` for each key it attends to, in
-/// order. `qkv` (B · T, qkv_width) is rotated. Returns the position of the first of these keys.
+/// order; without the head's sink. `qkv` (B · T, qkv_width) is rotated. Returns the position of the first of these keys.
 pub fn scores_of(
     sizes: Sizes,
     qkv: &[f32],

@@ -3,7 +3,7 @@
 use crate::simd::multiversion;
 use crate::softcap;
 
-/// How dot products become scores: scale, soft cap, distance bias, in this order.
+/// How dot products become scores: scale, soft cap, distance bias, in this order; and what joins them in the softmax.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Scores<'a> {
     /// Scale of the dot products; `None`: 1 / √head_dim.
@@ -12,6 +12,9 @@ pub struct Scores<'a> {
     pub softcap: Option<f64>,
     /// For each query head, the penalty per token of distance (ALiBi).
     pub slopes: Option<&'a [f32]>,
+    /// For each query head, one more score in the softmax's denominator, of a key without a value (gpt-oss, arXiv 2508.10925): a row's
+    /// weights sum to less than 1.
+    pub sinks: Option<&'a [f32]>,
 }
 
 impl Scores<'_> {
@@ -21,6 +24,11 @@ impl Scores<'_> {
             Some(scale) => scale as f32,
             None => 1.0 / (head_dim as f32).sqrt(),
         }
+    }
+
+    /// The sink of head `h`; −∞, which changes nothing, without one.
+    pub(super) fn sink(&self, h: usize) -> f32 {
+        self.sinks.map_or(f32::NEG_INFINITY, |sinks| sinks[h])
     }
 
     pub(super) fn cap(&self) -> Option<f32> {

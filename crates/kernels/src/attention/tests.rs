@@ -50,8 +50,13 @@ fn check(arithmetic: ComputeDtype, sizes: Sizes, batch_size: usize, tolerance: f
     let qkv = normal(rows * heads.qkv_width(), 0);
     let dout = normal(rows * heads.q_width(), 1);
     let lq = leaf(&qkv, &[batch_size, seq_len, heads.qkv_width()]);
-    let (exact, grads) = oracle(&[&lq], &dout, || {
-        Ok(composite_masked(heads, &lq, None, &None, (mask, scores))?.0)
+    let no_sinks = vec![f32::NEG_INFINITY; heads.n_head];
+    let ls = leaf(scores.sinks.unwrap_or(&no_sinks), &[heads.n_head]);
+    let sinks = scores.sinks.map(|_| ls.as_tensor());
+    let leaves: Vec<_> = std::iter::once(&lq).chain(sinks.map(|_| &ls)).collect();
+    let (exact, grads) = oracle(&leaves, &dout, || {
+        let how = (mask, scores, sinks);
+        Ok(composite_masked(heads, &lq, None, &None, how)?.0)
     });
     let mut out = vec![9.0; dout.len()];
     let mut lse = vec![9.0; rows * heads.n_head];
@@ -67,6 +72,59 @@ fn check(arithmetic: ComputeDtype, sizes: Sizes, batch_size: usize, tolerance: f
     let to = ValuesMut::F32(&mut dqkv);
     backward(arithmetic, sizes, saved, Values::F32(&dout), to);
     assert_close("dqkv", &dqkv, &grads[0], 5.0 * tolerance);
+    if let Some(exact) = grads.get(1) {
+        let mut dsinks = vec![f32::NAN; heads.n_head];
+        let dout = Values::F32(&dout);
+        backward_sinks(sizes, saved, dout, &mut dsinks, false);
+        assert_close("dsinks", &dsinks, exact, 5.0 * tolerance);
+        let once = dsinks.clone();
+        backward_sinks(sizes, saved, dout, &mut dsinks, true);
+        assert!(dsinks.iter().zip(once).all(|(two, one)| *two == one + one));
+    }
+}
+
+/// Sinks below all scores, among them and far above.
+static SINKS: [f32; 10] = [0.3, -2.0, 1.5, 4.0, 0.0, -30.0, 60.0, 2.0, 1.0, -1.0];
+
+#[test]
+fn gradients_with_sinks_agree_with_candle_in_f64() {
+    for (n_head, n_kv_head, head_dim, batch_size, seq_len) in CASES {
+        let documents = documents(batch_size, seq_len);
+        for (softcap, window, packed) in [
+            (None, None, false),
+            (None, Some(17), true),
+            (Some(2.0), Some(1), false),
+        ] {
+            let mut sizes = Sizes {
+                mask: Mask {
+                    window,
+                    first: packed.then_some(documents.as_slice()),
+                },
+                ..Sizes::causal(heads(n_head, n_kv_head, head_dim), seq_len)
+            };
+            sizes.scores.softcap = softcap;
+            sizes.scores.sinks = Some(&SINKS[..n_head]);
+            check(ComputeDtype::F32, sizes, batch_size, 2e-6);
+            check(ComputeDtype::Bf16, sizes, batch_size, 4e-3);
+        }
+    }
+}
+
+#[test]
+fn a_sink_without_weight_changes_no_bit_and_one_far_above_takes_all() {
+    let sizes = Sizes::causal(heads(2, 1, 16), 100);
+    let qkv = normal(100 * sizes.heads.qkv_width(), 0);
+    let run = |sinks: Option<&[f32]>| {
+        let mut sizes = sizes;
+        sizes.scores.sinks = sinks;
+        let (mut out, mut lse) = (vec![0.0; 100 * 32], vec![0.0; 2 * 100]);
+        let to = ValuesMut::F32(&mut out);
+        forward(ComputeDtype::F32, sizes, Values::F32(&qkv), to, &mut lse);
+        (out, lse)
+    };
+    assert!(run(None) == run(Some(&[f32::NEG_INFINITY; 2])));
+    let (out, lse) = run(Some(&[1000.0; 2]));
+    assert!(out.iter().all(|x| *x == 0.0) && lse.iter().all(|x| *x == 1000.0));
 }
 
 #[test]
@@ -106,6 +164,7 @@ fn gradients_agree_with_candle_in_f64_under_every_score() {
                     scale,
                     softcap,
                     slopes: tilted.then_some(&slopes[..n_head]),
+                    sinks: None,
                 },
                 ..Sizes::causal(heads(n_head, n_kv_head, head_dim), seq_len)
             };
@@ -245,8 +304,18 @@ fn cached_attention_equals_the_last_rows_of_full_attention() {
             scale: Some(0.8),
             softcap: Some(2.0),
             slopes: Some(&slopes),
+            sinks: None,
         };
         check_cached(Sizes { mask, ..plain });
+        let scores_with_sinks = Scores {
+            sinks: Some(&SINKS[..4]),
+            ..Scores::default()
+        };
+        check_cached(Sizes {
+            mask,
+            scores: scores_with_sinks,
+            ..plain
+        });
         check_cached(Sizes {
             mask,
             scores,
@@ -384,6 +453,7 @@ fn decode_agrees_with_full_attention_over_many_chunks_and_odd_head_sizes() {
         scale: Some(0.1),
         softcap: Some(2.0),
         slopes: Some(&slopes),
+        sinks: Some(&SINKS),
     };
     let mask = Mask {
         window: Some(70),

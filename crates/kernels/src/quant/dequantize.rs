@@ -134,6 +134,7 @@ mod tests {
             Kind::Q2K,
             Kind::Q3K,
             Kind::Iq4Xs,
+            Kind::Mxfp4,
         ];
         for (at, kind) in kinds.into_iter().enumerate() {
             let rows = [16, 3, 35, 5][at % 4];

@@ -33,6 +33,8 @@ pub(super) trait Lanes {
     /// Sixteen bytes as numbers.
     unsafe fn unsigned(from: *const u8) -> Self::Floats;
     unsafe fn signed(from: *const u8) -> Self::Floats;
+    /// 2^(byte − 127) of sixteen bytes; 0 of a byte of 0.
+    unsafe fn powers(from: *const u8) -> Self::Floats;
     unsafe fn splat(x: f32) -> Self::Floats;
     unsafe fn mul(x: Self::Floats, y: Self::Floats) -> Self::Floats;
     unsafe fn add(x: Self::Floats, y: Self::Floats) -> Self::Floats;

@@ -6,7 +6,7 @@
 //! from the sum instead. Columns come in groups of four: byte 4 r + i of a group is column i of row r.
 
 use super::activations::BLOCK;
-use super::formats::{iq4_nl, super_block};
+use super::formats::{iq4_nl, mxfp4, super_block};
 use super::lanes::{Lanes, ROWS};
 use std::marker::PhantomData;
 
@@ -163,32 +163,47 @@ impl Codes for Threes {
     }
 }
 
-/// [`Nibbles`] that select levels, which are stored with an offset of 128.
-pub(super) struct Levels;
+/// [`Nibbles`] that select levels of a table, which are stored with an offset of 128.
+pub(super) struct Levels<T>(PhantomData<T>);
 
-/// The levels, as unsigned bytes.
-const LEVELS: [u8; 16] = {
+/// The levels of a format, as unsigned bytes.
+pub(super) trait Table {
+    const LEVELS: [u8; 16];
+}
+
+pub(super) struct OfIq4;
+pub(super) struct OfMxfp4;
+
+impl Table for OfIq4 {
+    const LEVELS: [u8; 16] = with_offset(iq4_nl::LEVELS);
+}
+
+impl Table for OfMxfp4 {
+    const LEVELS: [u8; 16] = with_offset(mxfp4::LEVELS);
+}
+
+const fn with_offset(signed: [i8; 16]) -> [u8; 16] {
     let mut levels = [0; 16];
     let mut i = 0;
     while i < 16 {
-        levels[i] = iq4_nl::LEVELS[i].cast_unsigned() ^ 0x80;
+        levels[i] = signed[i].cast_unsigned() ^ 0x80;
         i += 1;
     }
     levels
-};
+}
 
-impl Codes for Levels {
+impl<T: Table> Codes for Levels<T> {
     const BYTES: usize = Nibbles::BYTES;
     #[inline(always)]
     unsafe fn group<S: Lanes>(at: *const u8, group: usize) -> S::Bytes {
         // SAFETY: within the block.
-        unsafe { S::look_up(Nibbles::group::<S>(at, group), &LEVELS) }
+        unsafe { S::look_up(Nibbles::group::<S>(at, group), &T::LEVELS) }
     }
     fn put(block: &mut [u8], row: usize, column: usize, code: u8) {
         Nibbles::put(block, row, column, code);
     }
     fn get(block: &[u8], row: usize, column: usize) -> u8 {
-        LEVELS[usize::from(Nibbles::get(block, row, column))]
+        T::LEVELS[usize::from(Nibbles::get(block, row, column))]
     }
 }
 
@@ -267,6 +282,29 @@ impl Scales for One {
     }
     fn put(head: &mut [u8], row: usize, scales: &RowScales) {
         put_word(head, 0, row, scales.scale);
+    }
+}
+
+/// One power of two per block, by its exponent plus 128. A scale below the normal numbers is 0.
+pub(super) struct Power;
+
+impl Scales for Power {
+    const BYTES: usize = ROWS;
+    const BLOCKS: usize = 1;
+    const PARTS: usize = 1;
+    const MINIMUM: bool = false;
+    #[inline(always)]
+    unsafe fn scale<S: Lanes>(head: *const u8, _: usize, _: usize) -> S::Floats {
+        // SAFETY: within the head.
+        unsafe { S::mul(S::powers(head), S::splat(0.5)) }
+    }
+    #[inline(always)]
+    unsafe fn minimum<S: Lanes>(_: *const u8, _: usize, _: usize) -> S::Floats {
+        // SAFETY: needs only the instructions, guaranteed by the caller.
+        unsafe { S::splat(0.0) }
+    }
+    fn put(head: &mut [u8], row: usize, scales: &RowScales) {
+        head[row] = scales.parts[0];
     }
 }
 
@@ -426,8 +464,9 @@ pub(super) type Q3K = Of<Threes, Sixteen, 4>;
 pub(super) type Q4K = Of<Nibbles, Eight, 0>;
 pub(super) type Q5K = Of<Fives, Eight, 0>;
 pub(super) type Q6K = Of<Sixes, Sixteen, 32>;
-pub(super) type Iq4Nl = Of<Levels, One, 128>;
-pub(super) type Iq4Xs = Of<Levels, EightSigned, 128>;
+pub(super) type Iq4Nl = Of<Levels<OfIq4>, One, 128>;
+pub(super) type Iq4Xs = Of<Levels<OfIq4>, EightSigned, 128>;
+pub(super) type Mxfp4 = Of<Levels<OfMxfp4>, Power, 128>;
 
 /// Calls `$f::<the layout of $kind>($arguments)`; `$other` for plain floats.
 macro_rules! with_layout {
@@ -445,6 +484,7 @@ macro_rules! with_layout {
             $crate::quant::Kind::Q6K => $f::<$crate::quant::layout::Q6K> $arguments,
             $crate::quant::Kind::Iq4Nl => $f::<$crate::quant::layout::Iq4Nl> $arguments,
             $crate::quant::Kind::Iq4Xs => $f::<$crate::quant::layout::Iq4Xs> $arguments,
+            $crate::quant::Kind::Mxfp4 => $f::<$crate::quant::layout::Mxfp4> $arguments,
             $crate::quant::Kind::F32
             | $crate::quant::Kind::F16
             | $crate::quant::Kind::Bf16 => $other,

@@ -71,6 +71,10 @@ fn split(kind: Kind, block: &[u8], unit: &mut RowUnit) {
             scales.scale = word(block, 0);
             take(codes, &mut nibbles(&block[2..18]));
         }
+        Kind::Mxfp4 => {
+            scales.parts[0] = block[0];
+            take(codes, &mut nibbles(&block[1..17]));
+        }
         Kind::Iq4Xs => {
             scales.scale = word(block, 0);
             for (b, part) in scales.parts[..8].iter_mut().enumerate() {

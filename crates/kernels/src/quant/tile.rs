@@ -185,6 +185,7 @@ macro_rules! by_layout {
             $crate::quant::Kind::Q6K => by_layout!(@ $job, $f, Q6K, $rows),
             $crate::quant::Kind::Iq4Nl => by_layout!(@ $job, $f, Iq4Nl, $rows),
             $crate::quant::Kind::Iq4Xs => by_layout!(@ $job, $f, Iq4Xs, $rows),
+            $crate::quant::Kind::Mxfp4 => by_layout!(@ $job, $f, Mxfp4, $rows),
             _ => {}
         }
     };

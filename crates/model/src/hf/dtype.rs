@@ -95,6 +95,73 @@ impl Dtype {
     }
 }
 
+/// The dtype of a tensor as a file holds it: those of [`Dtype`], and others that are only read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stored {
+    Plain(Dtype),
+    /// FP8 with four bits of exponent, without infinities (Micikevicius et al. 2022, arXiv 2209.05433).
+    E4m3,
+    /// FP8 with five: the upper half of an f16.
+    E5m2,
+    /// A power of two (OCP Microscaling Formats v1.0): of scales.
+    E8m0,
+}
+
+impl Stored {
+    /// The dtype in a safetensors header; `None` for unsupported ones.
+    pub fn of(dtype: safetensors::Dtype) -> Option<Stored> {
+        match dtype {
+            safetensors::Dtype::F8_E4M3 => Some(Stored::E4m3),
+            safetensors::Dtype::F8_E5M2 => Some(Stored::E5m2),
+            safetensors::Dtype::F8_E8M0 => Some(Stored::E8m0),
+            other => Dtype::of(other).map(Stored::Plain),
+        }
+    }
+
+    /// Bytes per value.
+    pub fn size(self) -> usize {
+        match self {
+            Stored::Plain(dtype) => dtype.size(),
+            Stored::E4m3 | Stored::E5m2 | Stored::E8m0 => 1,
+        }
+    }
+
+    /// Reads little-endian values; `bytes` holds as many as `into`.
+    pub fn widen(self, bytes: &[u8], into: &mut [f32]) {
+        let one: fn(u8) -> f32 = match self {
+            Stored::Plain(dtype) => return dtype.widen(bytes, into),
+            Stored::E4m3 => e4m3,
+            Stored::E5m2 => |b| f16::from_bits(u16::from(b) << 8).to_f32(),
+            Stored::E8m0 => e8m0,
+        };
+        let table: [f32; 256] = std::array::from_fn(|b| one(b as u8));
+        let portions = into.par_chunks_mut(PORTION).zip(bytes.par_chunks(PORTION));
+        portions.for_each(|(into, bytes)| each(bytes, into, |[b]: [u8; 1]| table[usize::from(b)]));
+    }
+}
+
+/// FP8 E4M3: a sign, four bits of exponent with bias 7, three of mantissa; all ones are no number.
+fn e4m3(byte: u8) -> f32 {
+    let (exponent, mantissa) = (i32::from(byte >> 3 & 15), f32::from(byte & 7));
+    let size = match (exponent, byte & 7) {
+        (15, 7) => f32::NAN,
+        // Subnormal: no leading one.
+        (0, _) => mantissa * 2f32.powi(-9),
+        _ => (8.0 + mantissa) * 2f32.powi(exponent - 10),
+    };
+    if byte >> 7 == 1 { -size } else { size }
+}
+
+/// 2^(exponent − 127), a scale of eight bits.
+pub fn e8m0(exponent: u8) -> f32 {
+    match exponent {
+        // 2^−127 is subnormal.
+        0 => f32::from_bits(1 << 22),
+        u8::MAX => f32::NAN,
+        exponent => f32::from_bits(u32::from(exponent) << 23),
+    }
+}
+
 impl std::str::FromStr for Dtype {
     type Err = String;
 
@@ -117,6 +184,40 @@ fn each<const N: usize>(bytes: &[u8], into: &mut [f32], f: impl Fn([u8; N]) -> f
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn eight_bits_are_the_numbers_of_their_formats() {
+        let read = |stored: Stored, byte: u8| {
+            let mut x = [0.0];
+            stored.widen(&[byte], &mut x);
+            x[0]
+        };
+        // The largest, the smallest, the smallest normal, and one.
+        for (byte, x) in [
+            (0x7e, 448.0),
+            (0x01, 0.001_953_125),
+            (0x08, 0.015_625),
+            (0x38, 1.0),
+        ] {
+            assert_eq!(read(Stored::E4m3, byte), x);
+            assert_eq!(read(Stored::E4m3, byte | 0x80), -x);
+        }
+        assert!(read(Stored::E4m3, 0x7f).is_nan() && read(Stored::E4m3, 0xff).is_nan());
+        for (byte, x) in [(0x7b, 57_344.0), (0x01, 1.525_878_9e-5), (0x3c, 1.0)] {
+            assert_eq!(read(Stored::E5m2, byte), x);
+        }
+        assert_eq!(read(Stored::E5m2, 0xfc), f32::NEG_INFINITY);
+        for (byte, x) in [
+            (127, 1.0),
+            (128, 2.0),
+            (1, 2f32.powi(-126)),
+            (254, 2f32.powi(127)),
+        ] {
+            assert_eq!(read(Stored::E8m0, byte), x);
+        }
+        assert_eq!(read(Stored::E8m0, 0), 2f32.powi(-126) / 2.0);
+        assert!(read(Stored::E8m0, 255).is_nan());
+    }
 
     #[test]
     fn representable_values_round_trip_and_others_are_rejected() {

@@ -7,6 +7,7 @@ mod dtype;
 mod families;
 mod generation;
 mod keys;
+mod packed;
 pub mod safetensors;
 mod tensor_file;
 mod tensors;
@@ -124,10 +125,18 @@ fn tensors_of(
     // Those of a head that predicts tokens further ahead say nothing of the model's own.
     let is_stacked =
         |name: &str| !is_buffer(family, config, name) && name.ends_with(families::TOGETHER[0]);
-    match config.moe.is_some() && file.names().any(is_stacked) {
+    let are_single = |tensor: &DiskTensor| !matches!(tensor.values, Values::Experts(_));
+    let stacks = config.moe.is_some() && tensors.iter().all(are_single);
+    let tensors = match stacks && file.names().any(is_stacked) {
         true => families::stacked_experts(tensors, families::TOGETHER),
         false => tensors,
-    }
+    };
+    // In MXFP4 what shares a scale is along the input.
+    let as_stored = |tensor: DiskTensor| match file.is_mxfp4(&tensor.name) {
+        true => tensor.unturned(),
+        false => tensor,
+    };
+    tensors.into_iter().map(as_stored).collect()
 }
 
 /// A model's weights prepared for writing: tensors, dtype, shards.
@@ -346,6 +355,15 @@ fn read_json(folder: &Path) -> Result<Value, HfError> {
         path: folder.join(CONFIG),
         what,
     })
+}
+
+/// The format of a folder's weights; plain without a config.json.
+fn format_in(folder: &Path) -> Result<packed::Format, String> {
+    if !folder.join(CONFIG).is_file() {
+        return Ok(packed::Format::Plain);
+    }
+    let config = read_json(folder).map_err(|e| e.to_string())?;
+    packed::Format::of(&config)
 }
 
 fn whole_json(folder: &Path) -> Result<Value, HfError> {

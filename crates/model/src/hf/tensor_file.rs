@@ -1,7 +1,7 @@
 //! Reads safetensors files: the header is size-limited and validated first; values are read on demand, a piece at a time. Not
 //! memory-mapped: truncating a mapped file kills the process that reads it, and checkpoints are read during training.
 
-use super::dtype::Dtype;
+use super::dtype::Stored;
 use crate::base::files::open_plain;
 use crate::base::text::one_line;
 use safetensors::tensor::Metadata;
@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 
 /// Largest accepted header: a malicious one must not make us allocate gigabytes.
 const MAX_HEADER_BYTES: u64 = 16 << 20;
+
+/// The dtypes of tensors that are numbers by themselves.
+const DTYPES: &str = "F32, F16 or BF16";
 
 /// Bytes read at a time.
 const PIECE: usize = 1 << 20;
@@ -52,7 +55,7 @@ struct Place {
 
 /// A located tensor: its bytes are within the file, whose length was validated when it was opened.
 struct Found {
-    dtype: Dtype,
+    dtype: Stored,
     from: u64,
     /// Number of values.
     len: usize,
@@ -144,8 +147,25 @@ impl TensorFile {
         self.find(name, expected).map(|_| ())
     }
 
+    /// The dtype of a tensor, if it is present and known.
+    pub fn stored(&self, name: &str) -> Option<Stored> {
+        Stored::of(self.index.get(name)?.dtype)
+    }
+
     /// The dtype of a tensor after validation, the offset of its bytes, and its number of values.
     fn find(&self, name: &str, expected: &[usize]) -> Result<Found, TensorFileError> {
+        let found = self.find_stored(name, expected)?;
+        match found.dtype {
+            Stored::Plain(_) => Ok(found),
+            _ => {
+                let found = format!("dtype {:?} without scales", self.index[name].dtype);
+                Err(self.mismatch(name, found, DTYPES.into()))
+            }
+        }
+    }
+
+    /// The same for a tensor of any dtype that is read.
+    fn find_stored(&self, name: &str, expected: &[usize]) -> Result<Found, TensorFileError> {
         let Some(place) = self.index.get(name) else {
             return Err(TensorFileError::Missing {
                 path: self.path.clone(),
@@ -158,9 +178,9 @@ impl TensorFile {
             let expected = format!("{expected:?} according to the model's config");
             return Err(self.mismatch(name, found, expected));
         }
-        let Some(dtype) = Dtype::of(place.dtype) else {
+        let Some(dtype) = Stored::of(place.dtype) else {
             let found = format!("dtype {:?}", place.dtype);
-            return Err(self.mismatch(name, found, "F32, F16 or BF16".into()));
+            return Err(self.mismatch(name, found, DTYPES.into()));
         };
         Ok(Found {
             dtype,
@@ -169,7 +189,7 @@ impl TensorFile {
         })
     }
 
-    fn mismatch(&self, name: &str, found: String, expected: String) -> TensorFileError {
+    pub(super) fn mismatch(&self, name: &str, found: String, expected: String) -> TensorFileError {
         TensorFileError::Mismatch {
             path: self.path.clone(),
             tensor: one_line(name),
@@ -190,26 +210,97 @@ impl TensorFile {
     }
 
     /// Reads as many values as `into` holds, from byte `from` of the file on.
-    fn widen(&self, dtype: Dtype, from: u64, into: &mut [f32]) -> Result<(), TensorFileError> {
+    fn widen(&self, dtype: Stored, from: u64, into: &mut [f32]) -> Result<(), TensorFileError> {
         let mut bytes = vec![0; PIECE.min(into.len() * dtype.size())];
         let mut at = from;
         for into in into.chunks_mut(PIECE / dtype.size()) {
             let bytes = &mut bytes[..into.len() * dtype.size()];
-            let read = self.file.read_exact_at(bytes, at);
-            read.map_err(|source| match source.kind() {
-                io::ErrorKind::UnexpectedEof => TensorFileError::Malformed {
-                    path: self.path.clone(),
-                    what: "it was cut while it was read".into(),
-                },
-                _ => TensorFileError::Io {
-                    path: self.path.clone(),
-                    source,
-                },
-            })?;
+            self.read_at(bytes, at)?;
             dtype.widen(bytes, into);
             at += bytes.len() as u64;
         }
         Ok(())
+    }
+
+    fn read_at(&self, bytes: &mut [u8], at: u64) -> Result<(), TensorFileError> {
+        let read = self.file.read_exact_at(bytes, at);
+        read.map_err(|source| match source.kind() {
+            io::ErrorKind::UnexpectedEof => TensorFileError::Malformed {
+                path: self.path.clone(),
+                what: "it was cut while it was read".into(),
+            },
+            _ => TensorFileError::Io {
+                path: self.path.clone(),
+                source,
+            },
+        })
+    }
+
+    /// Checks a tensor of bytes (U8) without reading it.
+    ///
+    /// # Errors
+    /// A tensor that is absent, or has another shape or dtype.
+    pub fn expect_bytes(&self, name: &str, expected: &[usize]) -> Result<(), TensorFileError> {
+        self.bytes_from(name, expected).map(|_| ())
+    }
+
+    fn bytes_from(&self, name: &str, expected: &[usize]) -> Result<usize, TensorFileError> {
+        match self.index.get(name) {
+            Some(place) if place.shape == expected && place.dtype == safetensors::Dtype::U8 => {
+                Ok(place.from)
+            }
+            Some(place) => {
+                let found = format!("dtype {:?} and shape {:?}", place.dtype, place.shape);
+                Err(self.mismatch(name, found, format!("U8 and {expected:?}")))
+            }
+            None => Err(TensorFileError::Missing {
+                path: self.path.clone(),
+                tensor: name.into(),
+                expected: expected.to_vec(),
+            }),
+        }
+    }
+
+    /// Fills `into` with bytes of a tensor of bytes, from byte `first` on; it has at least that many.
+    ///
+    /// # Errors
+    /// As [`TensorFile::expect_bytes`]; fewer bytes than that; a file that cannot be read.
+    pub fn read_bytes(
+        &self,
+        (name, expected): (&str, &[usize]),
+        first: usize,
+        into: &mut [u8],
+    ) -> Result<(), TensorFileError> {
+        let from = self.bytes_from(name, expected)?;
+        let len: usize = expected.iter().product();
+        if first.saturating_add(into.len()) > len {
+            let wanted = format!("at least {} bytes", first.saturating_add(into.len()));
+            return Err(self.mismatch(name, format!("{len} bytes"), wanted));
+        }
+        self.read_at(into, (self.start + from + first) as u64)
+    }
+
+    /// Checks the shape of a tensor of any dtype that is read.
+    ///
+    /// # Errors
+    /// A tensor that is absent, or has another shape or an unknown number format.
+    pub fn expect_stored(&self, name: &str, expected: &[usize]) -> Result<(), TensorFileError> {
+        self.find_stored(name, expected).map(|_| ())
+    }
+
+    /// [`TensorFile::read_part`] of a tensor of any dtype that is read, without its scales.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_stored(
+        &self,
+        name: &str,
+        expected: &[usize],
+        first: usize,
+        into: &mut [f32],
+    ) -> Result<(), TensorFileError> {
+        let found = self.find_stored(name, expected)?;
+        self.read_found(name, &found, first, into)
     }
 
     /// Reads a tensor into `into`, which has its number of values.
@@ -244,9 +335,19 @@ impl TensorFile {
         into: &mut [f32],
     ) -> Result<(), TensorFileError> {
         let found = self.find(name, expected)?;
+        self.read_found(name, &found, first, into)
+    }
+
+    fn read_found(
+        &self,
+        name: &str,
+        found: &Found,
+        first: usize,
+        into: &mut [f32],
+    ) -> Result<(), TensorFileError> {
         if first.saturating_add(into.len()) > found.len {
-            let found = format!("{} values", found.len);
             let expected = format!("at least {}", first.saturating_add(into.len()));
+            let found = format!("{} values", found.len);
             return Err(self.mismatch(name, found, expected));
         }
         let from = found.from + (first * found.dtype.size()) as u64;

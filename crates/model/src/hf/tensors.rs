@@ -25,8 +25,52 @@ pub enum Values {
     Own(Vec<Range<usize>>),
     /// One matrix of ours, transposed: theirs is (in, out), ours (out, in). The shape is theirs.
     Turned(Range<usize>),
+    /// Matrices of experts, one after another.
+    Experts(Experts),
     /// No counterpart: all zeros.
     Zeros,
+}
+
+/// Where the matrices of experts are, of which a file has all in one tensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Experts {
+    /// Of each expert the matrices whose rows, equally many, are in turns in the file: gate, up, gate, up …
+    pub parts: Vec<Vec<Range<usize>>>,
+    /// Columns of each of ours; 1 for vectors.
+    pub cols: usize,
+    /// Theirs are (in, out), ours (out, in).
+    pub turned: bool,
+}
+
+impl Experts {
+    /// The matrix of an expert as a file has it.
+    fn gather(&self, parts: &[Range<usize>], weights: &[f32]) -> Vec<f32> {
+        let rows = parts.first().map_or(0, |part| part.len() / self.cols);
+        let mut values = Vec::with_capacity(rows * parts.len() * self.cols);
+        for row in 0..rows {
+            for part in parts {
+                let from = part.start + row * self.cols;
+                values.extend_from_slice(&weights[from..from + self.cols]);
+            }
+        }
+        match self.turned {
+            true => transposed(&values, rows * parts.len(), self.cols),
+            false => values,
+        }
+    }
+
+    /// Its reverse.
+    fn scatter(&self, parts: &[Range<usize>], values: Vec<f32>, weights: &mut [f32]) {
+        let values = match self.turned {
+            true => transposed(&values, self.cols, values.len() / self.cols),
+            false => values,
+        };
+        for (at, row) in values.chunks_exact(self.cols).enumerate() {
+            let (part, row_of_part) = (&parts[at % parts.len()], at / parts.len());
+            let from = part.start + row_of_part * self.cols;
+            weights[from..from + self.cols].copy_from_slice(row);
+        }
+    }
 }
 
 /// One tensor of a file.
@@ -117,6 +161,18 @@ impl DiskTensor {
         self
     }
 
+    /// Matrices of experts as a file has them that does not transpose them.
+    #[must_use]
+    pub fn unturned(mut self) -> DiskTensor {
+        if let Values::Experts(experts) = &mut self.values
+            && experts.turned
+        {
+            experts.turned = false;
+            self.shape.swap(1, 2);
+        }
+        self
+    }
+
     pub fn len(&self) -> usize {
         self.shape.iter().product()
     }
@@ -151,6 +207,9 @@ impl DiskTensor {
                 let (cols, rows) = (self.shape[0], self.shape[1]);
                 put(&transposed(&weights[range.clone()], rows, cols))
             }
+            Values::Experts(experts) => {
+                (experts.parts.iter()).try_for_each(|parts| put(&experts.gather(parts, weights)))
+            }
             Values::Zeros => put(&vec![0.0; self.len()]),
         }
     }
@@ -177,6 +236,16 @@ impl DiskTensor {
                 let (rows, cols) = (self.shape[0], self.shape[1]);
                 let values = file.read(name, shape)?;
                 weights[range.clone()].copy_from_slice(&transposed(&values, rows, cols));
+                Ok(())
+            }
+            Values::Experts(experts) => {
+                let mut first = 0;
+                for parts in &experts.parts {
+                    let mut values = vec![0.0; parts.iter().map(Range::len).sum()];
+                    file.read_part(name, shape, first, &mut values)?;
+                    first += values.len();
+                    experts.scatter(parts, values, weights);
+                }
                 Ok(())
             }
             Values::Zeros => Ok(()),

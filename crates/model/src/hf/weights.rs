@@ -1,6 +1,7 @@
 //! The weights of a model folder: one safetensors file, or shards with their index. Other weight formats are rejected
 //! with instructions for conversion.
 
+use super::packed::{self, Format, MXFP4, Scales};
 use super::tensor_file::{TensorFile, TensorFileError};
 use crate::base::files::read_plain;
 use crate::base::text::one_line;
@@ -30,14 +31,38 @@ pub struct Weights {
     files: Vec<TensorFile>,
     /// Name → index of the file.
     index: BTreeMap<String, usize>,
+    format: Format,
+    /// Name → what a tensor of few bits consists of, which is not in `index` by its own names.
+    packed: BTreeMap<String, Packed>,
+}
+
+/// A tensor of few bits.
+#[derive(Debug)]
+enum Packed {
+    /// FP8, by its name, and the scales with their file.
+    Scaled { scales: (usize, String) },
+    /// MXFP4: bytes and scales, each with its file, and the shape of the tensor.
+    Mxfp4 {
+        parts: [(usize, String); 2],
+        shape: Vec<usize>,
+    },
 }
 
 impl Weights {
-    /// Opens the weights of a folder.
+    /// Opens the weights of a folder. Those of few bits, which its config.json describes, appear as the tensors that they stand for.
     ///
     /// # Errors
     /// No weights, an unsupported format, or an index that does not match its shards.
     pub fn open(folder: &Path) -> Result<Weights, TensorFileError> {
+        let format = super::format_in(folder).map_err(|what| TensorFileError::Folder {
+            path: folder.into(),
+            what,
+        })?;
+        Ok(Weights::open_plain(folder)?.in_format(format))
+    }
+
+    /// The tensors as they are in the files.
+    fn open_plain(folder: &Path) -> Result<Weights, TensorFileError> {
         let (one, index) = (folder.join(WEIGHTS), folder.join(INDEX));
         if one.is_file() {
             let file = TensorFile::open(&one)?;
@@ -46,6 +71,8 @@ impl Weights {
                 path: one,
                 files: vec![file],
                 index,
+                format: Format::Plain,
+                packed: BTreeMap::new(),
             });
         }
         if index.is_file() {
@@ -54,6 +81,89 @@ impl Weights {
         Err(TensorFileError::Folder {
             path: folder.into(),
             what: absent(folder),
+        })
+    }
+
+    /// Joins the parts of tensors of few bits.
+    fn in_format(mut self, format: Format) -> Weights {
+        self.format = format;
+        match format {
+            Format::Plain => {}
+            Format::Fp8 { .. } => {
+                let names: Vec<String> = self.index.keys().cloned().collect();
+                for name in names {
+                    if packed::is_of_activations(&name) {
+                        self.index.remove(&name);
+                    }
+                    let base = packed::scaled_by(&name).map(str::to_string);
+                    let base = base.filter(|base| self.needs_scales(base));
+                    if let Some((base, file)) = base.zip(self.index.get(&name).copied()) {
+                        self.index.remove(&name);
+                        let scales = (file, name);
+                        self.packed.insert(base, Packed::Scaled { scales });
+                    }
+                }
+            }
+            Format::Mxfp4 => {
+                let bases = self
+                    .index
+                    .keys()
+                    .filter_map(|name| name.strip_suffix(MXFP4[0]));
+                let bases: Vec<String> = bases.map(str::to_string).collect();
+                for base in bases {
+                    let names = MXFP4.map(|end| format!("{base}{end}"));
+                    let files = names.each_ref().map(|name| self.index.get(name).copied());
+                    let shapes = names.each_ref().map(|name| self.shape(name));
+                    let ([Some(a), Some(b)], [Some(blocks), Some(scales)]) = (files, shapes) else {
+                        continue;
+                    };
+                    let Some(shape) = packed::mxfp4_shape(blocks, scales) else {
+                        continue;
+                    };
+                    names.iter().for_each(|name| {
+                        self.index.remove(name);
+                    });
+                    let [blocks, scales] = names;
+                    let parts = [(a, blocks), (b, scales)];
+                    self.index.insert(base.clone(), a);
+                    self.packed.insert(base, Packed::Mxfp4 { parts, shape });
+                }
+            }
+        }
+        self
+    }
+
+    fn needs_scales(&self, name: &str) -> bool {
+        let file = self.index.get(name).and_then(|at| self.files.get(*at));
+        let stored = file.and_then(|file| file.stored(name));
+        stored.is_some_and(packed::needs_scales)
+    }
+
+    /// Whether a tensor is in MXFP4.
+    pub fn is_mxfp4(&self, name: &str) -> bool {
+        matches!(self.packed.get(name), Some(Packed::Mxfp4 { .. }))
+    }
+
+    /// The rows and columns of a tensor that share a scale.
+    fn scale_block(
+        &self,
+        (name, expected): (&str, &[usize]),
+        scales: &(usize, String),
+    ) -> Result<[usize; 2], TensorFileError> {
+        let block = match self.format {
+            Format::Fp8 { block } => block,
+            _ => None,
+        };
+        let file = &self.files[scales.0];
+        let shape = file.shape(&scales.1).unwrap_or_default();
+        file.expect_stored(&scales.1, shape)?;
+        Scales::block(expected, shape, block).ok_or_else(|| {
+            let blocks = match block {
+                Some([rows, cols]) => format!("each block of {rows} × {cols}, "),
+                None => String::new(),
+            };
+            let wanted = format!("a scale for {blocks}each row, or all of `{name}` {expected:?}");
+            file.mismatch(&scales.1, format!("shape {shape:?}"), wanted)
         })
     }
 
@@ -84,15 +194,36 @@ impl Weights {
     }
 
     pub fn shape(&self, name: &str) -> Option<&[usize]> {
+        if let Some(Packed::Mxfp4 { shape, .. }) = self.packed.get(name) {
+            return Some(shape);
+        }
         self.files.get(*self.index.get(name)?)?.shape(name)
     }
 
     /// Checks a tensor's shape and dtype.
     ///
     /// # Errors
-    /// A tensor that is absent, or has another shape or an unknown number format.
+    /// A tensor that is absent, has another shape or an unknown number format, or needs scales and has none that fit.
     pub fn expect(&self, name: &str, expected: &[usize]) -> Result<(), TensorFileError> {
-        self.file(name, expected)?.expect(name, expected)
+        let file = self.file(name, expected)?;
+        match self.packed.get(name) {
+            None => file.expect(name, expected),
+            Some(Packed::Scaled { scales }) => {
+                file.expect_stored(name, expected)?;
+                self.scale_block((name, expected), scales).map(|_| ())
+            }
+            Some(Packed::Mxfp4 { parts, shape }) => {
+                if shape != expected {
+                    let found = format!("shape {shape:?}");
+                    let wanted = format!("{expected:?} according to the model's config");
+                    return Err(file.mismatch(name, found, wanted));
+                }
+                parts.iter().try_for_each(|(at, part)| {
+                    let file = &self.files[*at];
+                    file.expect_bytes(part, file.shape(part).unwrap_or_default())
+                })
+            }
+        }
     }
 
     /// One tensor as f32.
@@ -100,10 +231,13 @@ impl Weights {
     /// # Errors
     /// A tensor that is absent, or has another shape or an unknown number format; a file that cannot be read.
     pub fn read(&self, name: &str, expected: &[usize]) -> Result<Vec<f32>, TensorFileError> {
-        self.file(name, expected)?.read(name, expected)
+        self.expect(name, expected)?;
+        let mut values = vec![0.0; expected.iter().product()];
+        self.read_part(name, expected, 0, &mut values)?;
+        Ok(values)
     }
 
-    /// The values from number `first` on.
+    /// The values from number `first` on. Besides them in memory are the scales of a tensor in FP8, and the bytes of a part in MXFP4.
     ///
     /// # Errors
     /// A tensor that is absent, or has another shape or an unknown number format; fewer values than that; a file that
@@ -115,8 +249,37 @@ impl Weights {
         first: usize,
         into: &mut [f32],
     ) -> Result<(), TensorFileError> {
-        self.file(name, expected)?
-            .read_part(name, expected, first, into)
+        let file = self.file(name, expected)?;
+        match self.packed.get(name) {
+            None => file.read_part(name, expected, first, into),
+            Some(Packed::Scaled { scales }) => {
+                let block = self.scale_block((name, expected), scales)?;
+                file.read_stored(name, expected, first, into)?;
+                let (file, name) = (&self.files[scales.0], &scales.1);
+                let shape = file.shape(name).unwrap_or_default();
+                let mut values = vec![0.0; shape.iter().product()];
+                file.read_stored(name, shape, 0, &mut values)?;
+                Scales::new(expected, block, values).apply(first, into);
+                Ok(())
+            }
+            Some(Packed::Mxfp4 { parts, .. }) => {
+                self.expect(name, expected)?;
+                let blocks = packed::mxfp4_blocks(first, into.len());
+                let [mut bytes, mut scales] =
+                    [packed::BLOCK_BYTES, 1].map(|size| vec![0; blocks.len() * size]);
+                let buffers = [
+                    (&mut bytes, packed::BLOCK_BYTES * blocks.start),
+                    (&mut scales, blocks.start),
+                ];
+                for ((at, part), (buffer, from)) in parts.iter().zip(buffers) {
+                    let file = &self.files[*at];
+                    let shape = file.shape(part).unwrap_or_default();
+                    file.read_bytes((part.as_str(), shape), from, buffer)?;
+                }
+                packed::mxfp4(&bytes, &scales, first - packed::first_of(&blocks), into);
+                Ok(())
+            }
+        }
     }
 
     /// Rejects tensors the model does not have.
@@ -217,6 +380,8 @@ fn sharded(folder: &Path, path: &Path) -> Result<Weights, TensorFileError> {
         path: path.into(),
         files,
         index,
+        format: Format::Plain,
+        packed: BTreeMap::new(),
     })
 }
 

@@ -260,6 +260,10 @@ pub(super) fn place(
         place.tensor = format!("blk.{layer}.exp_probs_b.bias");
         return Ok(place);
     }
+    if (part, end) == ("self_attn", "sinks") {
+        place.tensor = format!("blk.{layer}.attn_sinks.weight");
+        return Ok(place);
+    }
     // Some vectors of mixers have no name but their own.
     if matches!(part, "linear_attn" | "mamba") {
         let name = match end {

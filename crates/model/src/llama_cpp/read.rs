@@ -46,9 +46,11 @@ pub struct SpecialTokens {
 
 /// Tokens at which llama.cpp ends an answer for their text alone (src/llama-vocab.cpp, `special_eog_ids`): its converter names one
 /// stop token of several. Left out are those that it takes back for some models, which the keys name where they end a text.
-const ENDS_BY_TEXT: [&str; 11] = [
+const ENDS_BY_TEXT: [&str; 13] = [
     "<|eot_id|>",
     "<|im_end|>",
+    "<|return|>",
+    "<|call|>",
     "<end_of_turn>",
     "<|endoftext|>",
     "<|end_of_text|>",

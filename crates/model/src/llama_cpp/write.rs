@@ -69,7 +69,7 @@ fn no_architecture(config: &ModelConfig, shape: &ModelShape) -> ModelFileError {
         .or_else(parallel)
         .unwrap_or_default();
     ModelFileError::Model(format!(
-        "llama.cpp has no architecture for this model{nope}{because}: supported are GPT-2, GPT-NeoX, Llama, Granite, SmolLM3, Qwen2, Qwen3, Qwen3-Next, Qwen 3.5, LFM2, Granite 4, DeepSeek-V2 and V3, Gemma, OLMo, Phi-3, StableLM and StarCoder2, and with experts Mixtral and those of Granite, LFM2, OLMoE and Qwen; --format safetensors writes any model"
+        "llama.cpp has no architecture for this model{nope}{because}: supported are GPT-2, GPT-NeoX, Llama, Granite, SmolLM3, Qwen2, Qwen3, Qwen3-Next, Qwen 3.5, LFM2, Granite 4, DeepSeek-V2 and V3, gpt-oss, Gemma, OLMo, Phi-3, StableLM and StarCoder2, and with experts Mixtral and those of Granite, LFM2, OLMoE and Qwen; --format safetensors writes any model"
     ))
 }
 
@@ -157,6 +157,7 @@ fn file_type(kind: Kind) -> u64 {
         Kind::Iq4Nl => 25,
         Kind::Iq4Xs => 30,
         Kind::Bf16 => 32,
+        Kind::Mxfp4 => 38,
     }
 }
 
@@ -196,7 +197,7 @@ fn parts<'a>(
         let dims = place.dims(info);
         let is_head = place.tensor == "output.weight"
             || (place.tensor == "token_embd.weight" && config.tie_embeddings);
-        let kind = match keeps_f32(&place.tensor) || dims.len() == 1 {
+        let kind = match keeps_f32(&place.tensor) || dims.len() == 1 || info.shape.len() == 1 {
             true => Kind::F32,
             false => fitting(kind, is_head, dims[0] as usize, &place.tensor, instead),
         };

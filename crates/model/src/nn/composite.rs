@@ -212,7 +212,11 @@ impl Decoder<'_> {
             candle_core::bail!("block {layer} has no experts")
         };
         let x = h.flatten_to(D::Minus2)?;
-        let logits = linear::composite(&x, self.leaves.get(spans.router)?, None)?;
+        let logit_bias = match spans.logit_bias {
+            Some(span) => Some(self.leaves.get(span)?),
+            None => None,
+        };
+        let logits = linear::composite(&x, self.leaves.get(spans.router)?, logit_bias)?;
         let bias = match spans.bias {
             Some(span) => Some(self.leaves.get(span)?),
             None => None,

@@ -87,6 +87,11 @@ pub struct ModelConfig {
     #[serde(skip_serializing_if = "is_false")]
     #[schemars(extend("default" = false))]
     pub attention_gate: bool,
+    /// A learned score of each query head joins those of the keys in the softmax, without a value: a head may attend to little
+    /// (gpt-oss, arXiv 2508.10925).
+    #[serde(skip_serializing_if = "is_false")]
+    #[schemars(extend("default" = false))]
+    pub attention_sinks: bool,
     /// Scale of the attention scores. Default: 1 / √head_dim.
     #[schemars(range(min = 1e-6, max = 1000.0))]
     pub attention_scale: Option<f64>,
@@ -271,6 +276,7 @@ impl Default for ModelConfig {
             qk_norm: false,
             qk_norm_over: QkNormOver::Head,
             attention_gate: false,
+            attention_sinks: false,
             attention_scale: None,
             attention_softcap: None,
             logit_softcap: None,

@@ -33,7 +33,7 @@ fn names_it(info: &ParamInfo, name: &str) -> bool {
         "mixer" => matches!(info.role, Role::Mixer(_) | Role::Bias(Site::Mixer)),
         "mlp" => is_mlp(info) && info.expert.is_none(),
         "experts" => is_mlp(info) && info.expert.is_some(),
-        "router" => info.role == Role::Router,
+        "router" => matches!(info.role, Role::Router | Role::Bias(Site::Router)),
         "norms" => matches!(info.role, Role::Norm | Role::Bias(Site::Norm)),
         "head" => info.role == Role::Head,
         pattern => {

@@ -162,6 +162,11 @@ pub(super) fn conflicts(
             "attention_gate: false",
         ),
         (
+            config.attention_sinks,
+            &["mla", "attention_sinks"],
+            "attention_sinks: false",
+        ),
+        (
             config.sliding_window.is_some(),
             &["mla", "sliding_window"],
             "leave sliding_window out",

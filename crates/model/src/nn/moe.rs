@@ -28,6 +28,10 @@ pub struct MoeConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1e-3, max = 1000.0))]
     pub gate_scale: Option<f64>,
+    /// Bias vectors in the router and in the experts (gpt-oss); without it experts have them where `bias` is on.
+    #[serde(skip_serializing_if = "is_false")]
+    #[schemars(extend("default" = false))]
+    pub bias: bool,
     /// Groups of equally many experts, of which a token reaches those of top_group alone: the groups with the best expert, or with
     /// sigmoid scores with the highest sum of two (DeepSeek-V2, V3: 8). Default: a token reaches all experts.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,6 +130,7 @@ impl Default for MoeConfig {
             norm_topk: true,
             scoring: Scoring::Softmax,
             gate_scale: None,
+            bias: false,
             n_group: None,
             top_group: None,
             shared_d_ff: None,

@@ -37,6 +37,8 @@ pub enum AttentionRole {
     QueryKeyValue,
     /// The gate of attention's output.
     Gate,
+    /// The sinks of all query heads: a vector.
+    Sink,
     Output,
 }
 
@@ -78,6 +80,7 @@ pub enum Site {
     Attention,
     Mixer,
     Mlp,
+    Router,
     Norm,
 }
 
@@ -88,6 +91,7 @@ impl Role {
             Role::Attention(_) => Site::Attention,
             Role::Mixer(_) => Site::Mixer,
             Role::Mlp(_) => Site::Mlp,
+            Role::Router => Site::Router,
             _ => Site::Norm,
         })
     }

@@ -18,9 +18,9 @@ const LISTED: usize = 16;
 const SUFFIXES: [&str; 12] = [
     "0", "1", "4", "8", "K", "S", "M", "L", "XS", "XXS", "XL", "NL",
 ];
-/// Formats of llama.cpp and its forks that this build lacks; a size or a layout may follow: IQ2_XXS, MXFP4_MOE. Another word in a name may
+/// Formats of llama.cpp and its forks that this build lacks; a size or a layout may follow: IQ2_XXS. Another word in a name may
 /// mean anything (`q4`, `q8`), and only the file's header says what its tensors are in.
-const UNREAD: [&str; 14] = [
+const UNREAD: [&str; 13] = [
     "IQ1",
     "IQ2",
     "IQ3",
@@ -29,7 +29,6 @@ const UNREAD: [&str; 14] = [
     "IQ6",
     "TQ1",
     "TQ2",
-    "MXFP4",
     "NVFP4",
     "Q4_0_4_4",
     "Q4_0_4_8",

@@ -48,7 +48,7 @@ impl Part {
             Role::Position => Part::Positions,
             Role::Head | Role::Value => Part::Head,
             Role::Norm | Role::Bias(Site::Norm) => Part::Norms,
-            Role::Router => Part::Router,
+            Role::Router | Role::Bias(Site::Router) => Part::Router,
             Role::Attention(_) | Role::Bias(Site::Attention) => Part::Attention,
             Role::Mixer(_) | Role::Bias(Site::Mixer) => Part::Mixers,
             Role::Mlp(_) | Role::Bias(Site::Mlp) => Part::FeedForward,

@@ -30,7 +30,9 @@ impl Params {
                 Role::Attention(_) | Role::Mixer(_) | Role::Bias(Site::Attention | Site::Mixer) => {
                     &mut params.attention
                 }
-                Role::Mlp(_) | Role::Bias(Site::Mlp) | Role::Router => &mut params.mlp,
+                Role::Mlp(_) | Role::Bias(Site::Mlp | Site::Router) | Role::Router => {
+                    &mut params.mlp
+                }
                 Role::Norm | Role::Bias(Site::Norm) => &mut params.norms,
                 Role::Head | Role::Value => &mut params.head,
                 // Not part of a model: `Request::n_trainable` counts them.

@@ -8,6 +8,7 @@ use super::{Verdict, plan};
 use crate::base::human;
 use crate::hardware::GpuSummary;
 use crate::nn::mixer::MixerConfig;
+use crate::nn::mlp::MlpConfig;
 use serde::Serialize;
 
 /// GPUs that are there or were named.
@@ -117,6 +118,10 @@ fn lacks(request: &Request) -> Option<String> {
         "latent attention"
     } else if matches!(request.arch.config().mixer, Some(MixerConfig::Mamba2(_))) {
         "Mamba 2"
+    } else if request.arch.config().attention_sinks {
+        "attention sinks"
+    } else if matches!(request.arch.config().mlp, MlpConfig::ClampedSwiGlu(_)) {
+        "clamped SwiGLU"
     } else if !request
         .update
         .config()

@@ -5,7 +5,8 @@ use super::arch::Arch;
 use crate::nn::mixer::{GatedDeltaNetConfig, Mamba2Config, MixerConfig, ShortConvConfig};
 use crate::nn::mlp::MlpConfig;
 use crate::nn::norm::NormConfig;
-use crate::nn::position::{PositionConfig, RopeConfig};
+use crate::nn::position::scaling::Yarn;
+use crate::nn::position::{PositionConfig, RopeConfig, ScalingConfig};
 use crate::nn::{
     AttentionBias, Balancing, MlaConfig, ModelConfig, MoeConfig, NormPlacement, QkNormOver, Scoring,
 };
@@ -341,6 +342,36 @@ fn deepseek_v3(mut model: ModelConfig, groups: Option<[usize; 2]>, scale: f64) -
     model
 }
 
+/// Attention with sinks and biases, windows in every other block; experts with biases and clamped SwiGLU.
+fn gpt_oss(n_layer: usize, n_expert: usize) -> ModelConfig {
+    let sizes = [n_layer, 2880, 64, 8, 2880, 201_088, 131_072];
+    let mut model = experts(llama(sizes), n_expert, 4);
+    if let Some(moe) = &mut model.moe {
+        moe.bias = true;
+    }
+    let yarn = Yarn {
+        factor: 32.0,
+        original_len: Some(4096),
+        truncate: false,
+        ..Yarn::default()
+    };
+    let rope = RopeConfig {
+        theta: 150_000.0,
+        scaling: Some(ScalingConfig::Yarn(yarn)),
+        ..RopeConfig::default()
+    };
+    ModelConfig {
+        head_dim: Some(64),
+        position: PositionConfig::Rope(rope),
+        attention_bias: AttentionBias::All,
+        attention_sinks: true,
+        sliding_window: Some(128),
+        global_every: Some(2),
+        mlp: MlpConfig::ClampedSwiGlu(Default::default()),
+        ..model
+    }
+}
+
 /// `d_ff` is the width inside one expert.
 fn experts(model: ModelConfig, n_expert: usize, top_k: usize) -> ModelConfig {
     let moe = MoeConfig {
@@ -415,6 +446,8 @@ pub static MODELS: LazyLock<Vec<ReferenceModel>> = LazyLock::new(|| [
     ("deepseek-v3", deepseek_v3(deepseek(llama([61, 7168, 128, 128, 2048, 129_280, 163_840]), [1536, 128, 128], [256, 8, 1], (3, 18_432)), Some([8, 4]), 2.5)),
     ("moonlight-16b-a3b", deepseek_v3(deepseek(llama([27, 2048, 16, 16, 1408, 163_840, 8192]), [0, 128, 128], [64, 6, 2], (1, 11_264)), None, 2.446)),
     ("glm-4.7-flash", deepseek_v3(deepseek(llama([47, 2048, 20, 20, 1536, 154_880, 202_752]), [768, 192, 256], [64, 4, 1], (1, 10_240)), None, 1.8)),
+    ("gpt-oss-20b", gpt_oss(24, 32)),
+    ("gpt-oss-120b", gpt_oss(36, 128)),
     ("olmo-2-1b", olmo2(llama([16, 2048, 16, 16, 8192, 100_352, 4096]))),
     ("olmo-2-7b", olmo2(llama([32, 4096, 32, 32, 11_008, 100_352, 4096]))),
     ("olmo-2-13b", olmo2(llama([40, 5120, 40, 40, 13_824, 100_352, 4096]))),
@@ -515,6 +548,8 @@ mod tests {
             ("deepseek-v3", 671_026_404_352 + 58 * 256),
             ("moonlight-16b-a3b", 15_960_108_544 + 26 * 64),
             ("glm-4.7-flash", 29_943_390_976 + 46 * 64),
+            ("gpt-oss-20b", 20_914_757_184),
+            ("gpt-oss-120b", 116_829_156_672),
             ("olmo-2-1b", 1_484_916_736),
             ("olmo-2-7b", 7_298_617_344),
             ("olmo-3-7b", 7_298_011_136),

@@ -134,6 +134,7 @@ impl Reader {
     fn of(role: Role) -> Option<Reader> {
         Some(match role {
             Role::Attention(AttentionRole::Output) => Reader::Output,
+            Role::Attention(AttentionRole::Sink) => return None,
             Role::Attention(_) => Reader::Attention,
             Role::Mixer(MixerRole::Output) => Reader::MixerOutput,
             Role::Mixer(MixerRole::In) => Reader::Mixer,

@@ -109,5 +109,12 @@ mod tests {
         assert!(words.contains("adamw and adamw8bit only"), "{words}");
         let words = refused(&["model.mixer=mamba2"]).unwrap();
         assert!(words.contains("does not support mamba2"), "{words}");
+        let words = refused(&["model.attention_sinks=true"]).unwrap();
+        assert!(
+            words.contains("does not support attention_sinks"),
+            "{words}"
+        );
+        let words = refused(&["model.mlp=clamped_swiglu"]).unwrap();
+        assert!(words.contains("does not support clamped_swiglu"), "{words}");
     }
 }

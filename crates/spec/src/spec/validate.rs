@@ -23,6 +23,7 @@ use crate::hf;
 use crate::methods::ReferenceChoice;
 use crate::nn::HeadKind;
 use crate::nn::mixer::MixerConfig;
+use crate::nn::mlp::MlpConfig;
 use crate::optim::OptimizerConfig;
 use crate::workers::torch;
 
@@ -178,6 +179,18 @@ fn engine(config: &RunConfig, judge: &mut IssueCollector) {
         config.model.mla.is_none(),
         &["engine", "model.mla"],
         "engine: torch does not support latent attention yet",
+        here,
+    );
+    judge.want(
+        !config.model.attention_sinks,
+        &["engine", "model.attention_sinks"],
+        "engine: torch does not support attention_sinks yet",
+        here,
+    );
+    judge.want(
+        !matches!(config.model.mlp, MlpConfig::ClampedSwiGlu(_)),
+        &["engine", "model.mlp"],
+        "engine: torch does not support clamped_swiglu yet",
         here,
     );
     judge.want(

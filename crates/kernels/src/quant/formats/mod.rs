@@ -8,6 +8,7 @@ mod float16;
 mod float32;
 pub(super) mod iq4_nl;
 pub(super) mod iq4_xs;
+pub(super) mod mxfp4;
 pub(super) mod q2_k;
 pub(super) mod q3_k;
 mod q4_0;
@@ -79,6 +80,7 @@ formats! {
     Q6K: q6_k,
     Iq4Nl: iq4_nl,
     Iq4Xs: iq4_xs,
+    Mxfp4: mxfp4,
 }
 
 impl Kind {

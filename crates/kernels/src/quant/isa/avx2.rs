@@ -95,6 +95,14 @@ impl Lanes for Avx2 {
         ])
     }
     #[inline(always)]
+    unsafe fn powers(from: *const u8) -> [__m256; 2] {
+        let eight = |at| {
+            let exponents = _mm256_cvtepu8_epi32(_mm_loadl_epi64(from.add(at).cast()));
+            _mm256_castsi256_ps(_mm256_slli_epi32::<23>(exponents))
+        };
+        [eight(0), eight(8)]
+    }
+    #[inline(always)]
     unsafe fn splat(x: f32) -> [__m256; 2] {
         [_mm256_set1_ps(x); 2]
     }

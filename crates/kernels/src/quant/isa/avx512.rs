@@ -69,6 +69,11 @@ impl Lanes for Avx512 {
         _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast())))
     }
     #[inline(always)]
+    unsafe fn powers(from: *const u8) -> __m512 {
+        let exponents = _mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast()));
+        _mm512_castsi512_ps(_mm512_slli_epi32::<23>(exponents))
+    }
+    #[inline(always)]
     unsafe fn splat(x: f32) -> __m512 {
         _mm512_set1_ps(x)
     }

@@ -64,6 +64,11 @@ impl Lanes for Portable {
         from.cast::<[i8; ROWS]>().read_unaligned().map(f32::from)
     }
     #[inline(always)]
+    unsafe fn powers(from: *const u8) -> [f32; ROWS] {
+        let exponents = from.cast::<[u8; ROWS]>().read_unaligned();
+        exponents.map(|e| f32::from_bits(u32::from(e) << 23))
+    }
+    #[inline(always)]
     unsafe fn splat(x: f32) -> [f32; ROWS] {
         [x; ROWS]
     }

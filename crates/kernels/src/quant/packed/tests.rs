@@ -5,7 +5,7 @@ use crate::check::normal;
 use crate::matmul::ComputeDtype;
 use crate::quant::formats::tests::sample_rows;
 
-const QUANTIZED: [Kind; 12] = [
+const QUANTIZED: [Kind; 13] = [
     Kind::Q8_0,
     Kind::Q4_0,
     Kind::Q4_1,
@@ -18,6 +18,7 @@ const QUANTIZED: [Kind; 12] = [
     Kind::Q3K,
     Kind::Iq4Nl,
     Kind::Iq4Xs,
+    Kind::Mxfp4,
 ];
 
 fn packed(kinds: &[(Kind, usize)], cols: usize) -> Packed {

@@ -323,7 +323,7 @@ fn has_beside(modules: &BTreeSet<String>, tensor: &DiskTensor, by_offset: &ByOff
 fn holders(tensors: &[DiskTensor]) -> BTreeMap<usize, &DiskTensor> {
     let parts = |tensor: &DiskTensor| match &tensor.values {
         Values::Own(parts) => parts.iter().map(|part| part.start).collect(),
-        Values::Turned(_) | Values::Zeros => Vec::new(),
+        Values::Turned(_) | Values::Experts(_) | Values::Zeros => Vec::new(),
     };
     let all = tensors.iter();
     all.flat_map(|tensor| parts(tensor).into_iter().map(move |start| (start, tensor)))

@@ -63,6 +63,11 @@ pub trait Family: Sync {
         false
     }
 
+    /// Whether its experts may be in MXFP4.
+    fn reads_mxfp4(&self) -> bool {
+        false
+    }
+
     /// Tensors in files that follow from the config.
     fn is_buffer(&self, name: &str) -> bool {
         name.ends_with(".rotary_emb.inv_freq")

@@ -17,6 +17,7 @@ mod glm4_moe_lite;
 mod gpt2;
 mod gpt_neo;
 mod gpt_neox;
+mod gpt_oss;
 mod granite;
 mod granitemoe;
 mod granitemoehybrid;
@@ -52,6 +53,7 @@ pub use nested::{left_out, text_model};
 pub use rope::ignored;
 
 use super::keys::{Keys, same};
+use super::packed::{Format, QUANTIZATION};
 use crate::nn::{ModelConfig, ModelShape};
 use serde_json::{Map, Value, json};
 
@@ -87,6 +89,7 @@ pub const FAMILIES: &[&dyn Family] = &[
     &deepseek_v2::DeepSeekV2,
     &deepseek_v3::DeepSeekV3,
     &glm4_moe_lite::Glm4MoeLite,
+    &gpt_oss::GptOss,
     &granitemoehybrid::GraniteMoeHybrid,
     &bamba::Bamba,
     // Last: without its blocks that do not rotate it is any of the Llamas.
@@ -200,8 +203,13 @@ pub(super) fn read_keys(
     map: &Map<String, Value>,
 ) -> Result<ModelConfig, String> {
     let keys = Keys::new(map);
-    if keys.value("quantization_config").is_some() {
-        return Err("quantization_config: this quantization format is not supported; use the original model, or a GGUF file of it".into());
+    if let Some(says) = keys.value(QUANTIZATION) {
+        let format = Format::of(&json!({QUANTIZATION: says}))?;
+        if format == Format::Mxfp4 && !family.reads_mxfp4() {
+            return Err(format!(
+                "{QUANTIZATION}: mxfp4 is supported in gpt_oss alone; use the original model, or a GGUF file of it"
+            ));
+        }
     }
     let config = family.read(&keys)?;
     keys.finish()?;

@@ -1,5 +1,6 @@
 //! Models with vision whose text model is read alone: its config is an entry of theirs, `text_config`.
 
+use super::super::packed::QUANTIZATION;
 use super::{deepseek, qwen3_5, qwen3_5_moe};
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -23,12 +24,7 @@ const KNOWN: [Nested; 2] = [
 /// A model without vision, whose files have a head that predicts tokens further ahead.
 const NEXT: &str = "qwen3_next";
 /// Keys of the text model that files state above its entry.
-const ABOVE: [&str; 4] = [
-    "quantization_config",
-    "bos_token_id",
-    "eos_token_id",
-    "pad_token_id",
-];
+const ABOVE: [&str; 4] = [QUANTIZATION, "bos_token_id", "eos_token_id", "pad_token_id"];
 const TIED: &str = "tie_word_embeddings";
 
 /// The config of the text model alone: an entry of this one, or this one itself.

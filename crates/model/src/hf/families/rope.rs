@@ -138,7 +138,7 @@ impl Rope {
                 original_len: original.map_or_else(longest, Ok)?,
             })),
             "yarn" => {
-                table.only("truncate", &json!(true))?;
+                let truncate = table.flag("truncate", true)?;
                 let [mscale, mscale_all_dim] = match self.mscale {
                     true => {
                         let weight = |key| Ok::<_, String>(table.number(key)?.filter(|x| *x > 0.0));
@@ -162,6 +162,7 @@ impl Rope {
                     attention_factor: table.number("attention_factor")?,
                     mscale,
                     mscale_all_dim,
+                    truncate,
                 }))
             }
             // The older name of the same.
@@ -270,6 +271,9 @@ pub fn parameters(rope: &RopeConfig) -> Value {
         }),
     };
     if let Some(ScalingConfig::Yarn(yarn)) = &rope.scaling {
+        if !yarn.truncate {
+            table["truncate"] = json!(false);
+        }
         for (key, weight) in [
             ("mscale", yarn.mscale),
             ("mscale_all_dim", yarn.mscale_all_dim),
@@ -519,7 +523,7 @@ mod tests {
                 "rope_parameters.twist",
             ),
             (
-                json!({"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "truncate": false}}),
+                json!({"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "truncate": 2}}),
                 "truncate",
             ),
             (json!({"rope_parameters": 3}), "a table"),

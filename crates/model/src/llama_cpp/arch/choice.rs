@@ -2,7 +2,7 @@
 //! into the queries, and an unsupported window limits the context.
 
 use super::{ALL, Architecture, OwnKeys};
-use crate::nn::position::PositionConfig;
+use crate::nn::position::{PositionConfig, ScalingConfig};
 use crate::nn::{AttentionBias, ModelConfig, ModelShape};
 
 /// An architecture, and how a model is written for it.
@@ -40,11 +40,24 @@ pub(in crate::llama_cpp) fn of(config: &ModelConfig, shape: &ModelShape) -> Opti
 type Removal = fn(&mut ModelConfig);
 
 /// Settings that few architectures have, and what is without each.
-const RARE: [(&str, Removal); 17] = [
+const RARE: [(&str, Removal); 20] = [
     ("model.mla", |c| c.mla = None),
     ("model.moe.n_group", |c| {
         if let Some(moe) = &mut c.moe {
             (moe.n_group, moe.top_group) = (None, None);
+        }
+    }),
+    ("model.attention_sinks", |c| c.attention_sinks = false),
+    ("model.moe.bias", |c| {
+        if let Some(moe) = &mut c.moe {
+            moe.bias = false;
+        }
+    }),
+    ("model.position.rope.scaling.yarn.truncate: false", |c| {
+        if let PositionConfig::Rope(rope) = &mut c.position
+            && let Some(ScalingConfig::Yarn(yarn)) = &mut rope.scaling
+        {
+            yarn.truncate = true;
         }
     }),
     ("model.mixer", |c| c.mixer = None),
@@ -97,8 +110,13 @@ fn as_it_is(config: &ModelConfig, shape: &ModelShape) -> Option<Chosen> {
     let is_hybrid = config.mixer.is_some() || config.attention_gate;
     let is_latent = config.mla.is_some();
     let has_groups = (config.moe.as_ref()).is_some_and(|moe| moe.n_group > moe.top_group);
+    let has_biases = config.moe.as_ref().is_some_and(|moe| moe.bias);
     let fitting = ALL.iter().filter(|a| {
-        a.is_hybrid() == is_hybrid && a.is_latent() == is_latent && (a.is_latent() || !has_groups)
+        a.is_hybrid() == is_hybrid
+            && a.is_latent() == is_latent
+            && (a.is_latent() || !has_groups)
+            && a.has_sinks() == config.attention_sinks
+            && (a.has_sinks() || !has_biases)
     });
     fitting.into_iter().find_map(|architecture| {
         let keys = architecture.write(config, shape)?;

@@ -310,7 +310,8 @@ pub fn write(config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
         Some(ScalingConfig::Yarn(yarn)) => {
             // llama.cpp supports no other ramp bounds in these architectures.
             let standard = scaling::Yarn::default();
-            if (yarn.beta_fast, yarn.beta_slow) != (standard.beta_fast, standard.beta_slow) {
+            let betas = (yarn.beta_fast, yarn.beta_slow);
+            if betas != (standard.beta_fast, standard.beta_slow) || !yarn.truncate {
                 return None;
             }
             let original = yarn.original_len?;

@@ -173,6 +173,7 @@ fn write_rope(rope: &RopeConfig, keys: &mut OwnKeys) -> Option<()> {
             let standard = scaling::Yarn::default();
             let is_plain = (yarn.beta_fast, yarn.beta_slow)
                 == (standard.beta_fast, standard.beta_slow)
+                && yarn.truncate
                 && (yarn.attention_factor() - 1.0).abs() < 1e-6;
             let weight = yarn.mscale_all_dim.filter(|_| is_plain)?;
             keys.push(("rope.scaling.type", Value::String("yarn".into())));

@@ -6,6 +6,7 @@ mod common;
 mod deepseek2;
 mod gemma;
 mod gpt2;
+mod gpt_oss;
 mod gptneox;
 mod granite;
 mod granitehybrid;
@@ -96,6 +97,12 @@ pub(super) trait Architecture: Sync {
         false
     }
 
+    /// Whether its attention has sinks: a model with them has no other architecture. Nor has one whose router and experts have
+    /// biases.
+    fn has_sinks(&self) -> bool {
+        false
+    }
+
     /// Whether a delta net's heads of values are in our order, and its projections b and a one tensor, whose rows take turns by heads
     /// of keys; otherwise heads of values are tiled.
     fn is_grouped(&self) -> bool {
@@ -157,6 +164,7 @@ const ALL: &[&dyn Architecture] = &[
     &qwen35::QWEN3_NEXT,
     &qwen35::QWEN35_MOE,
     &deepseek2::DeepSeek2,
+    &gpt_oss::GptOss,
 ];
 
 /// The architecture of a file.

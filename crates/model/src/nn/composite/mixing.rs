@@ -9,7 +9,7 @@ use crate::kernels::positions::Positions;
 use crate::kernels::rotary::Rotation;
 use crate::kernels::{activation, attention, causal_conv, gate, norm, qk_norm};
 use crate::nn::layout::{
-    AttentionSpans, ConvSpans, GatedDeltaSpans, LatentSpans, MixingSpans, ShortConvSpans,
+    AttentionSpans, ConvSpans, GatedDeltaSpans, LatentSpans, MixingSpans, ShortConvSpans, Span,
 };
 use crate::nn::mixer::{GatedDeltaNetConfig, Mixer, MixerConfig};
 use crate::nn::mla::MlaConfig;
@@ -137,7 +137,8 @@ impl Decoder<'_> {
             let (q, k) = (self.gain(q)?, self.gain(k)?);
             qkv = qk_norm::composite(heads, &qkv, [&q, &k], self.config.norm.eps())?;
         }
-        let mut mixed = self.attended(layer, &qkv, (past, first), rotations)?;
+        let of = (layer, spans.sinks);
+        let mut mixed = self.attended(of, &qkv, (past, first), rotations)?;
         if let Some(gate) = &spans.gate {
             mixed = gate::composite(&mixed, &self.linear(gate, h)?)?;
         }
@@ -147,7 +148,7 @@ impl Decoder<'_> {
     /// `qkv` (B, T, qkv_width), not rotated → (B, T, q_width).
     fn attended(
         &self,
-        layer: usize,
+        (layer, sinks): (usize, Option<Span>),
         qkv: &Tensor,
         (past, first): (&mut PastKeyValues, Option<&[u32]>),
         rotations: &[Option<Rotation>; 2],
@@ -159,10 +160,15 @@ impl Decoder<'_> {
             scale: self.config.score_scale(),
             softcap: self.config.attention_softcap,
             slopes: slopes.as_deref(),
+            sinks: None,
+        };
+        let sinks = match sinks {
+            Some(span) => Some(self.leaves.get(span)?),
+            None => None,
         };
         let rotation = rotations[usize::from(window.is_some())].as_ref();
         let rotation = rotation.filter(|_| self.config.rotates(layer));
-        let how = (Mask { window, first }, scores);
+        let how = (Mask { window, first }, scores, sinks);
         let (mixed, present) = attention::composite_masked(heads, qkv, rotation, past, how)?;
         *past = Some(present);
         Ok(mixed)
@@ -212,7 +218,7 @@ impl Decoder<'_> {
             padded(&[&v])?,
         ];
         let qkv = Tensor::cat(&qkv, D::Minus1)?;
-        let mixed = self.attended(layer, &qkv, past, rotations)?;
+        let mixed = self.attended((layer, None), &qkv, past, rotations)?;
         let mixed = mixed.reshape(of_head(head_dim))?.narrow(3, 0, mla.v_dim)?;
         let mixed = mixed.reshape((batch_size, seq_len, n_head * mla.v_dim))?;
         self.linear(&spans.out, &mixed)

@@ -2,8 +2,10 @@
 
 use super::{Node, Pass, Plan};
 use crate::kernels::attention;
+use crate::kernels::matmul::Accumulation;
 use crate::kernels::numbers::Storage;
 use crate::kernels::rotary::{self, Turn};
+use crate::nn::layout::Span;
 use crate::nn::profile::Part;
 use crate::nn::tap::{self, AttentionInputs};
 use crate::nn::tape::{Buffer, Slot};
@@ -14,7 +16,7 @@ impl Pass {
         &mut self,
         plan: &Plan,
         qkv: Slot,
-        layer: usize,
+        (layer, sinks): (usize, Option<Span>),
         storage: Storage,
     ) -> Slot {
         self.rotate_slot(plan, qkv, (layer, 0));
@@ -26,6 +28,7 @@ impl Pass {
         let mut sizes = plan.attention(layer, self.rows.seq_len);
         sizes.mask.first = self.rows.documents();
         self.kernels.run(Part::AttentionForward, || {
+            sizes.scores.sinks = sinks.map(|span| plan.dense(span));
             attention::forward(
                 plan.arithmetic,
                 sizes,
@@ -55,6 +58,7 @@ impl Pass {
             out,
             lse,
             layer,
+            sinks,
         });
         out
     }
@@ -63,7 +67,8 @@ impl Pass {
         &mut self,
         plan: &Plan,
         [qkv, out, lse]: [Slot; 3],
-        layer: usize,
+        (layer, sinks): (usize, Option<Span>),
+        grads: &mut [f32],
     ) {
         let Some(dout) = self.arena.take_gradient(out) else {
             return;
@@ -77,7 +82,13 @@ impl Pass {
         };
         let mut sizes = plan.attention(layer, self.rows.seq_len);
         sizes.mask.first = self.rows.documents();
+        let into = self.into;
         self.kernels.run(Part::AttentionBackward, || {
+            sizes.scores.sinks = sinks.map(|span| plan.dense(span));
+            if let Some(range) = sinks.and_then(|span| span.grads()) {
+                let (dsinks, add) = (&mut grads[range], into == Accumulation::Add);
+                attention::backward_sinks(sizes, saved, dout.view(), dsinks, add);
+            }
             attention::backward(plan.arithmetic, sizes, saved, dout.view(), dqkv.view_mut());
         });
         self.rotate(plan, &mut dqkv, (layer, 0), Turn::Back);

@@ -159,7 +159,11 @@ impl Pass {
             let product = sizes.router(router.n_expert);
             let f32 = ComputeDtype::F32;
             let (x, to) = (Values::F32(x_values), logits.view_mut());
-            linear::forward(f32, product, x, weight, Plus::default(), to);
+            let plus = Plus {
+                bias: spans.logit_bias.map(|span| plan.dense(span)),
+                ..Plus::default()
+            };
+            linear::forward(f32, product, x, weight, plus, to);
             experts::route(router, &logits, bias, &mut values);
             known.order.arrange(router, &values);
             if counts {
@@ -371,6 +375,9 @@ impl Pass {
             if let Some(range) = spans.router.grads() {
                 let (x, dweight) = (Values::F32(x), &mut grads[range]);
                 linear::backward_weight(ComputeDtype::F32, sizes, dlogits, x, dweight, into);
+            }
+            if let Some(range) = spans.logit_bias.and_then(|span| span.grads()) {
+                linear::backward_bias(dlogits, &mut grads[range], into);
             }
             let weight = plan.matrix(spans.router);
             linear::backward_input(

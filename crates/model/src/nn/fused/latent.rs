@@ -113,7 +113,7 @@ impl Pass {
         }
         self.read(wide);
         let to = plan.among([&spans.out], false);
-        let mixed = self.attention(plan, qkv, layer, to);
+        let mixed = self.attention(plan, qkv, (layer, None), to);
         self.read(qkv);
         if sizes.head_dim() == sizes.v_dim {
             return mixed;

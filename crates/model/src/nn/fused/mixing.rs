@@ -125,8 +125,8 @@ impl Pass {
             None => plan.among([&spans.out], false),
         };
         let mixed = match texts {
-            Some(texts) => self.cached_attention(plan, qkv, texts, layer),
-            None => self.attention(plan, qkv, layer, to),
+            Some(texts) => self.cached_attention(plan, qkv, texts, (layer, spans.sinks)),
+            None => self.attention(plan, qkv, (layer, spans.sinks), to),
         };
         self.read(qkv);
         let Some(gate) = gate else {

@@ -70,6 +70,7 @@ enum Node {
         out: Slot,
         lse: Slot,
         layer: usize,
+        sinks: Option<Span>,
     },
     LatentNorm(latent::LatentNormNode),
     Join(latent::JoinNode),

@@ -134,7 +134,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The attention settings of block `layer` for rows of tokens; document boundaries are set later.
+    /// The attention settings of block `layer` for rows of tokens; document boundaries and sinks are set later.
     pub(super) fn attention(&self, layer: usize, seq_len: usize) -> attention::Sizes<'a> {
         attention::Sizes {
             heads: self.heads(),
@@ -147,6 +147,7 @@ impl<'a> Plan<'a> {
                 scale: self.config.score_scale(),
                 softcap: self.config.attention_softcap,
                 slopes: self.tables.slopes(),
+                sinks: None,
             },
         }
     }

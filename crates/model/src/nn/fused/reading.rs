@@ -4,6 +4,7 @@
 use super::{Pass, Plan, head};
 use crate::kernels::attention;
 use crate::nn::kv_cache::Texts;
+use crate::nn::layout::Span;
 use crate::nn::profile::Part;
 use crate::nn::tape::Slot;
 
@@ -69,7 +70,7 @@ impl Pass {
         plan: &Plan,
         qkv: Slot,
         texts: &mut Texts,
-        layer: usize,
+        (layer, sinks): (usize, Option<Span>),
     ) -> Slot {
         let (heads, start) = (plan.heads(), texts.start());
         self.rotate_slot(plan, qkv, (layer, start));
@@ -84,7 +85,8 @@ impl Pass {
                 pieces.push(cache.append(layer, heads, qkv));
                 row += new;
             }
-            let sizes = plan.attention(layer, 0);
+            let mut sizes = plan.attention(layer, 0);
+            sizes.scores.sinks = sinks.map(|span| plan.dense(span));
             attention::forward_cached(plan.arithmetic, sizes, &pieces, (qkv, width), &mut values);
         });
         self.arena.put(out, values);

@@ -154,13 +154,23 @@ impl<'a> Builder<'a> {
 
     fn mlp(&mut self, layer: usize, name: &str) -> MlpSpans {
         let Some(moe) = self.config.experts(layer) else {
-            return MlpSpans::One(self.feed_forward(name, self.shape.d_ff));
+            let sizes = (self.shape.d_ff, self.config.bias);
+            return MlpSpans::One(self.feed_forward(name, sizes));
         };
         let (std, _) = self.stds();
         let d_ff = moe.d_ff.unwrap_or(self.shape.d_ff);
         let gate = format!("{name}.gate");
         let size = (moe.n_expert, self.shape.d_model);
         let router = self.matrix(&gate, Role::Router, size, std);
+        let logit_bias = moe.bias.then(|| {
+            let shape = vec![moe.n_expert];
+            self.push(
+                format!("{gate}.bias"),
+                Role::Router.bias(),
+                shape,
+                Init::Zeros,
+            )
+        });
         let bias = matches!(moe.balancing, Balancing::Bias { .. }).then(|| {
             let name = format!("{gate}.e_score_correction_bias");
             self.push(name, Role::Router, vec![moe.n_expert], Init::Zeros)
@@ -169,7 +179,8 @@ impl<'a> Builder<'a> {
         let experts: Vec<_> = (0..moe.n_expert)
             .map(|e| {
                 self.expert = Some(e as u32);
-                self.feed_forward(&format!("{name}.experts.{e}"), d_ff)
+                let sizes = (d_ff, self.config.bias || moe.bias);
+                self.feed_forward(&format!("{name}.experts.{e}"), sizes)
             })
             .collect();
         self.expert = None;
@@ -177,7 +188,7 @@ impl<'a> Builder<'a> {
         self.trains_as_one(first);
         let shared = moe.shared_d_ff.map(|d_ff| {
             let name = format!("{name}.shared_expert");
-            let mlp = self.feed_forward(&name, d_ff);
+            let mlp = self.feed_forward(&name, (d_ff, self.config.bias));
             let gate = moe.shared_gate.then(|| {
                 let size = (1, self.shape.d_model);
                 self.matrix(&format!("{name}_gate"), Role::Router, size, std)
@@ -187,13 +198,14 @@ impl<'a> Builder<'a> {
         MlpSpans::Many(ExpertSpans {
             router,
             bias,
+            logit_bias,
             first: experts[0],
             count: moe.n_expert,
             shared,
         })
     }
 
-    fn feed_forward(&mut self, name: &str, d_ff: usize) -> FeedForwardSpans {
+    fn feed_forward(&mut self, name: &str, (d_ff, biased): (usize, bool)) -> FeedForwardSpans {
         let at = |part: &str| format!("{name}.{part}");
         let wide = match (self.naming, self.config.mlp.gated()) {
             (Naming::Gpt2, _) => vec![("c_fc", MlpRole::Up)],
@@ -208,7 +220,7 @@ impl<'a> Builder<'a> {
             Naming::Gpt2 => at("c_proj"),
             Naming::Llama => at("down_proj"),
         };
-        let (d, biased) = (self.shape.d_model, self.config.bias);
+        let d = self.shape.d_model;
         let (std, residual_std) = self.stds();
         FeedForwardSpans {
             wide: self.linear(&wide, d, std, biased),

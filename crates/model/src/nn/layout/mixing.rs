@@ -38,7 +38,7 @@ impl Builder<'_> {
     }
 
     fn attention(&mut self, stem: &str) -> AttentionSpans {
-        use AttentionRole::{Gate, Key, Output, Query, QueryKeyValue, Value};
+        use AttentionRole::{Gate, Key, Output, Query, QueryKeyValue, Sink, Value};
         let at = |part: &str| match self.naming {
             Naming::Gpt2 => format!("{stem}.attn.{part}"),
             Naming::Llama => format!("{stem}.self_attn.{part}"),
@@ -65,6 +65,7 @@ impl Builder<'_> {
             .map(|(name, part, rows)| (name, Role::Attention(part), rows))
             .collect();
         let qk_names = [at("q_norm"), at("k_norm")];
+        let sinks = at("sinks");
         let gate = [(at("q_gate_proj"), Role::Attention(Gate), q)];
         let out = [(out, Role::Attention(Output), d)];
         let biases = self.config.attention_biases();
@@ -82,6 +83,10 @@ impl Builder<'_> {
             }),
             gate: (self.config.attention_gate).then(|| self.linear(&gate, d, std, has_qkv_bias)),
             out: self.linear(&out, q, residual_std, has_out_bias),
+            sinks: self.config.attention_sinks.then(|| {
+                let (role, shape) = (Role::Attention(Sink), vec![self.shape.n_head]);
+                self.push(sinks, role, shape, Init::Normal(std))
+            }),
         }
     }
 

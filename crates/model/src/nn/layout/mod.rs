@@ -37,6 +37,7 @@ impl Naming {
             && config.mixer.is_none()
             && config.mla.is_none()
             && !config.attention_gate
+            && !config.attention_sinks
             && config.attention_bias == AttentionBias::None;
         if config.position.has_table() && plain && multi_head && usual {
             Naming::Gpt2
@@ -156,6 +157,8 @@ pub(crate) struct AttentionSpans {
     /// (width of all query heads, D): its sigmoid multiplies attention's output.
     pub gate: Option<LinearSpans>,
     pub out: LinearSpans,
+    /// (1, query heads): a score more for each.
+    pub sinks: Option<Span>,
 }
 
 /// Latent attention.
@@ -269,7 +272,10 @@ impl MixingSpans {
     fn vectors(&self) -> Vec<Span> {
         let of_conv = |conv: &ConvSpans| std::iter::once(conv.weight).chain(conv.bias);
         match self {
-            MixingSpans::Attention(spans) => spans.qk_norm.into_iter().flatten().collect(),
+            MixingSpans::Attention(spans) => {
+                let gains = spans.qk_norm.into_iter().flatten();
+                gains.chain(spans.sinks).collect()
+            }
             MixingSpans::Latent(spans) => {
                 let q = spans.q.map(|(norm, _)| norm);
                 q.into_iter().chain([spans.kv_norm]).collect()
@@ -331,6 +337,8 @@ pub(crate) struct ExpertSpans {
     pub router: Span,
     /// Biases added to probabilities only for routing, (1, n_expert): updated by the balancing rule, not by gradients.
     pub bias: Option<Span>,
+    /// Added to the router's logits, (1, n_expert).
+    pub logit_bias: Option<Span>,
     /// The first expert.
     first: FeedForwardSpans,
     pub count: usize,
@@ -480,6 +488,7 @@ impl Layout {
             if let MlpSpans::Many(experts) = &block.mlp {
                 spans.push(experts.router);
                 spans.extend(experts.bias);
+                spans.extend(experts.logit_bias);
                 spans.extend(experts.shared.and_then(|shared| shared.gate));
                 for mlp in (0..experts.count).map(|e| experts.expert(e)) {
                     linears.extend([mlp.wide, mlp.out]);

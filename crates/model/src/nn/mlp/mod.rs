@@ -2,6 +2,7 @@
 
 use crate::kernels::activation::Activation;
 
+mod clamped_swiglu;
 mod geglu;
 mod gelu;
 mod leaky_relu;
@@ -9,6 +10,7 @@ mod relu;
 mod silu;
 mod swiglu;
 
+pub use clamped_swiglu::Config as ClampedSwiGluConfig;
 pub use geglu::Config as GeGluConfig;
 pub use gelu::{Approximate, Config as GeluConfig};
 pub use relu::Config as ReluConfig;
@@ -32,5 +34,6 @@ crate::base::registry! {
         silu: Silu,
         leaky_relu: LeakyRelu = "leaky_relu",
         geglu: GeGlu,
+        clamped_swiglu: ClampedSwiGlu = "clamped_swiglu",
     }
 }

@@ -57,6 +57,19 @@ pub(super) fn mixtures() -> Vec<(&'static str, Value)> {
             }),
         ),
         (
+            "experts with biases",
+            moe(
+                json!({"n_expert": 3, "bias": true, "shared_d_ff": 16, "balancing": {"bias": {"rate": 0.0}}}),
+            ),
+        ),
+        (
+            "as gpt-oss",
+            json!({
+                "moe": {"n_expert": 4, "d_ff": 12, "bias": true}, "mlp": {"clamped_swiglu": {"limit": 0.6}},
+                "attention_sinks": true, "attention_bias": "all", "sliding_window": 3, "global_every": 2, "head_dim": 10,
+            }),
+        ),
+        (
             "sigmoid scores",
             moe(json!({"n_expert": 4, "scoring": "sigmoid"})),
         ),

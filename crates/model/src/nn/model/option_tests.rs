@@ -54,6 +54,27 @@ pub(super) fn options() -> Vec<(&'static str, ModelConfig)> {
             "some windows",
             json!({"sliding_window": 3, "global_every": 2, "position": {"rope": {"local_theta": 50.0}}}),
         ),
+        (
+            "sinks",
+            json!({"attention_sinks": true, "attention_bias": "all"}),
+        ),
+        (
+            "sinks, cap, some windows",
+            json!({
+                "attention_sinks": true, "attention_softcap": 0.7, "qk_norm": true, "attention_gate": true,
+                "sliding_window": 3, "global_every": 2,
+            }),
+        ),
+        (
+            "clamped swiglu",
+            json!({"mlp": {"clamped_swiglu": {"limit": 0.4, "slope": 1.2}}, "bias": true}),
+        ),
+        (
+            "yarn between pairs",
+            scaled(
+                json!({"yarn": {"factor": 3.0, "beta_fast": 2.0, "beta_slow": 0.1, "truncate": false}}),
+            ),
+        ),
         ("scale", json!({"attention_scale": 0.9})),
         ("attention cap", json!({"attention_softcap": 0.7})),
         ("logit cap", json!({"logit_softcap": 1.5})),

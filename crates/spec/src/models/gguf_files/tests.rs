@@ -205,7 +205,7 @@ fn without_a_word_and_without_a_usual_one_the_files_are_listed() {
 fn formats_that_are_not_read_are_refused_before_a_download() {
     let names = [
         "m-IQ3_M.gguf",
-        "m-MXFP4_MOE.gguf",
+        "m-NVFP4.gguf",
         "m-Q5_K_M.gguf",
         "m-TQ1_0.gguf",
     ];
@@ -219,7 +219,7 @@ fn formats_that_are_not_read_are_refused_before_a_download() {
         "{error}"
     );
     assert!(
-        error.contains("not read by this build: IQ3_M, MXFP4_MOE, TQ1_0"),
+        error.contains("not read by this build: IQ3_M, NVFP4, TQ1_0"),
         "{error}"
     );
     let error = refused(None, &["m-IQ3_M.gguf", "m-IQ2_XS.gguf"]);
@@ -239,6 +239,8 @@ fn formats_that_are_not_read_are_refused_before_a_download() {
         "Q8_0",
         "IQ4_XS",
         "iq4_nl",
+        "MXFP4",
+        "mxfp4_moe",
         "UD-Q8_K_XL",
         "q4",
         "q8",
@@ -246,7 +248,7 @@ fn formats_that_are_not_read_are_refused_before_a_download() {
         assert!(is_read(read), "{read}");
     }
     for unread in [
-        "IQ3_XS", "Q4_0_4_8", "TQ2_0", "MXFP4", "IQ2_M", "NVFP4", "UD-IQ1_S", "IQ4_K",
+        "IQ3_XS", "Q4_0_4_8", "TQ2_0", "IQ2_M", "NVFP4", "UD-IQ1_S", "IQ4_K",
     ] {
         assert!(!is_read(unread), "{unread}");
     }

@@ -250,7 +250,7 @@ fn keys_of_qwen_3_5_that_are_absent_are_those_of_the_class_and_others_are_refuse
         "{error}"
     );
     let mut quantized = qwen();
-    quantized["quantization_config"] = json!({"quant_method": "fp8"});
+    quantized["quantization_config"] = json!({"quant_method": "gptq"});
     assert!(
         config::read(&quantized)
             .unwrap_err()

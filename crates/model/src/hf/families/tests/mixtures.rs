@@ -117,6 +117,21 @@ fn glm() -> Value {
     serde_json::from_str(text).unwrap()
 }
 
+/// gpt-oss-20b.
+fn gpt_oss() -> Value {
+    let types: Vec<&str> = ["sliding_attention", "full_attention"].repeat(12);
+    json!({"architectures": ["GptOssForCausalLM"], "attention_bias": true, "attention_dropout": 0.0, "eos_token_id": 200_002,
+        "experts_per_token": 4, "head_dim": 64, "hidden_act": "silu", "hidden_size": 2880, "initial_context_length": 4096,
+        "initializer_range": 0.02, "intermediate_size": 2880, "layer_types": types, "max_position_embeddings": 131_072,
+        "model_type": "gpt_oss", "num_attention_heads": 64, "num_experts_per_tok": 4, "num_hidden_layers": 24,
+        "num_key_value_heads": 8, "num_local_experts": 32, "output_router_logits": false, "pad_token_id": 199_999,
+        "quantization_config": {"modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"], "quant_method": "mxfp4"},
+        "rms_norm_eps": 1e-5, "rope_scaling": {"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0,
+        "original_max_position_embeddings": 4096, "rope_type": "yarn", "truncate": false}, "rope_theta": 150_000,
+        "router_aux_loss_coef": 0.9, "sliding_window": 128, "swiglu_limit": 7.0, "tie_word_embeddings": false,
+        "transformers_version": "4.55.0.dev0", "use_cache": true, "vocab_size": 201_088})
+}
+
 fn n_params(config: &ModelConfig) -> usize {
     param_infos(config, 1).iter().map(|info| info.len).sum()
 }
@@ -133,6 +148,7 @@ fn published_mixtures_have_their_parameters_and_are_written_as_they_were_read() 
         (deepseek_v2_lite(), 15_706_484_224),
         (moonlight(), 15_960_108_544 + 26 * 64),
         (glm(), 29_943_390_976 + 46 * 64),
+        (gpt_oss(), 20_914_757_184),
     ] {
         let name = theirs["model_type"].clone();
         let read = config::read(&theirs).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -164,6 +180,7 @@ fn published_mixtures_have_their_parameters_and_are_written_as_they_were_read() 
                 "v_head_dim",
                 "topk_method",
                 "routed_scaling_factor",
+                "swiglu_limit",
             ]
             .contains(&key.as_str());
             assert!(!is_same || same(&ours[key], &theirs[key]), "{name}: {key}");

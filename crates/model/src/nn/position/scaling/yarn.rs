@@ -41,6 +41,14 @@ pub struct Config {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.001, max = 1000.0))]
     pub mscale_all_dim: Option<f64>,
+    /// Round the first and the last pair of the ramp outwards to whole pairs (gpt-oss: false).
+    #[serde(skip_serializing_if = "is_true")]
+    #[schemars(extend("default" = true))]
+    pub truncate: bool,
+}
+
+fn is_true(x: &bool) -> bool {
+    *x
 }
 
 impl Default for Config {
@@ -53,6 +61,7 @@ impl Default for Config {
             attention_factor: None,
             mscale: None,
             mscale_all_dim: None,
+            truncate: true,
         }
     }
 }
@@ -114,8 +123,12 @@ impl Config {
         let pair = |rotations: f64| {
             d * (original / (rotations * std::f64::consts::TAU)).ln() / (2.0 * theta.ln())
         };
-        let low = pair(self.beta_fast).floor().max(0.0);
-        let high = pair(self.beta_slow).ceil().min(d - 1.0);
+        let (low, high) = (pair(self.beta_fast), pair(self.beta_slow));
+        let (low, high) = match self.truncate {
+            true => (low.floor(), high.ceil()),
+            false => (low, high),
+        };
+        let (low, high) = (low.max(0.0), high.min(d - 1.0));
         // A ramp of zero width is a step.
         (low, if high == low { high + 0.001 } else { high })
     }
