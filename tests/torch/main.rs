@@ -11,6 +11,7 @@
     reason = "a test may fail loudly, and this one is told by the environment what to play"
 )]
 
+mod experts;
 mod hybrid;
 mod nodes;
 mod rank;

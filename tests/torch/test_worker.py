@@ -71,6 +71,10 @@ def described(**changes: Any) -> dict[str, Any]:
             f"{at}mlp.up_proj.weight": [32, WIDTH],
             f"{at}mlp.down_proj.weight": [WIDTH, 32],
         }
+        if config.get("moe"):
+            for part in ("gate", "up", "down"):
+                del shapes[f"{at}mlp.{part}_proj.weight"]
+            shapes |= of_experts(f"{at}mlp.", config["moe"], bias=config.get("bias", False))
         if config["norm_placement"] == "reordered":
             del shapes[f"{at}input_layernorm.weight"]
             shapes[f"{at}post_feedforward_layernorm.weight"] = [WIDTH]
@@ -103,6 +107,25 @@ def described(**changes: Any) -> dict[str, Any]:
     }
 
 
+def of_experts(at: str, moe: dict[str, Any], *, bias: bool) -> dict[str, list[int]]:
+    """The parameters of a block of experts."""
+    shapes = {f"{at}gate.weight": [moe["n_expert"], WIDTH]}
+    if "bias" in moe.get("balancing", {}):
+        shapes[f"{at}gate.e_score_correction_bias"] = [moe["n_expert"]]
+    blocks = {f"experts.{e}": moe["d_ff"] for e in range(moe["n_expert"])}
+    if "shared_d_ff" in moe:
+        blocks["shared_expert"] = moe["shared_d_ff"]
+    for name, width in blocks.items():
+        sizes = {"gate_proj": [width, WIDTH], "up_proj": [width, WIDTH], "down_proj": [WIDTH, width]}
+        for part, shape in sizes.items():
+            shapes[f"{at}{name}.{part}.weight"] = shape
+        for part, shape in sizes.items() if bias else ():
+            shapes[f"{at}{name}.{part}.bias"] = shape[:1]
+    if moe.get("shared_gate"):
+        shapes[f"{at}shared_expert_gate.weight"] = [1, WIDTH]
+    return shapes
+
+
 def of_mixer(at: str, mixer: dict[str, Any]) -> dict[str, list[int]]:
     """The parameters of what a block has in the place of attention."""
     if "short_conv" in mixer:
@@ -130,6 +153,17 @@ def of_mixer(at: str, mixer: dict[str, Any]) -> dict[str, list[int]]:
     }
 
 
+def experts(**changes: Any) -> dict[str, Any]:
+    return {"n_expert": 4, "top_k": 2, "d_ff": 8, "norm_topk": True, "aux_loss_coef": 0.1, "z_loss_coef": 0.01, "balancing": {"loss": {}}} | changes
+
+
+# Mixtral's, Qwen2-MoE's, DeepSeek-V2's and V3's kinds.
+MIXTURES: list[dict[str, Any]] = [
+    {"moe": experts()},
+    {"moe": experts(norm_topk=False, shared_d_ff=12, shared_gate=True), "bias": True},
+    {"moe": experts(n_expert=8, n_group=4, top_group=2, top_k=3, norm_topk=False, gate_scale=1.5, shared_d_ff=8)},
+    {"moe": experts(n_expert=8, n_group=4, top_group=2, scoring="sigmoid", gate_scale=2.5, balancing={"bias": {"rate": 0.01}})},
+]
 SHORT: dict[str, Any] = {"short_conv": {"conv_len": 3, "bias": True}}
 DELTA: dict[str, Any] = {"gated_delta_net": {"n_key_head": 2, "n_value_head": 4, "key_dim": 6, "value_dim": 5, "conv_len": 4}}
 HYBRIDS: list[dict[str, Any]] = [
@@ -187,6 +221,7 @@ class Reading(unittest.TestCase):
             {"qk_norm": True, "qk_norm_over": "all_heads", "norm_placement": "reordered"},
             {"attention_gate": True},
             *HYBRIDS,
+            *MIXTURES,
         ]
         for changes in variants:
             with self.subTest(**changes), torch.no_grad():
@@ -384,7 +419,7 @@ class Updates(unittest.TestCase):
                 for seed in (1, 2):
                     torch.manual_seed(seed)
                     with torch.no_grad():
-                        for _, tensor in rank._parts("weights"):
+                        for _, tensor, _ in rank._parts("weights"):
                             local = getattr(tensor, "to_local", lambda tensor=tensor: tensor)()
                             local.normal_(0.0, 0.3)
                     rank.decoder.changed()

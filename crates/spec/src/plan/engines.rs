@@ -111,8 +111,6 @@ fn lacks(request: &Request) -> Option<String> {
     }
     let what = if request.base != BaseFormat::Whole || request.extras.packed_bytes.is_some() {
         "quantized bases"
-    } else if request.arch.config().moe.is_some() {
-        "experts"
     } else if request.arch.config().mla.is_some() {
         "latent attention"
     } else if matches!(request.arch.config().mixer, Some(MixerConfig::Mamba2(_))) {

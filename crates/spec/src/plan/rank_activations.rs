@@ -16,14 +16,30 @@ const CHUNK: u64 = 64;
 
 /// Bytes of the activations of one micro-batch, and their formula.
 pub(super) fn of(request: &Request) -> (f64, String) {
-    let (bytes, how) = of_blocks(request);
-    match recomputed_by_mixer(request) {
-        0 => (bytes, how),
-        again => {
-            let how = format!("{how}, plus {} of a mixer (estimate)", human::bytes(again));
-            (bytes + again as f64, how)
+    let (mut bytes, mut how) = of_blocks(request);
+    for (again, of) in [
+        (recomputed_by_mixer(request), "a mixer"),
+        (passed_by_experts(request), "experts"),
+    ] {
+        if again > 0 {
+            how.push_str(&format!(", plus {} of {of} (estimate)", human::bytes(again)));
+            bytes += again as f64;
         }
     }
+    (bytes, how)
+}
+
+/// Bytes that the backward pass of one block of experts takes beside what is kept (`Mixed` of the worker's experts): of each place what comes
+/// back twice, the product and its gradient, and that of gate and up; of each token the sum.
+fn passed_by_experts(request: &Request) -> u64 {
+    let (arch, config) = (&request.arch, request.arch.config());
+    let Some(moe) = config.moe.as_ref().filter(|_| config.expert_blocks() > 0) else {
+        return 0;
+    };
+    let inside = if config.mlp.gated() { 2 } else { 1 };
+    let d_ff = moe.d_ff.unwrap_or(arch.shape().d_ff) as u64;
+    let place = matmul_width(request) * (2 * arch.d_model() + (2 + inside) * d_ff);
+    request.micro_tokens() * (moe.top_k as u64 * place + 4 * arch.d_model())
 }
 
 fn of_blocks(request: &Request) -> (f64, String) {
@@ -49,15 +65,37 @@ fn of_blocks(request: &Request) -> (f64, String) {
 /// Bytes per token and layer where every matrix trains, with matmuls in `width` bytes: the f32 inputs of the norms and what matmuls take
 /// of them, queries, keys, values and what attention gives, gate, up and their product.
 fn of_trained(arch: &Arch, width: u64) -> u64 {
-    let wide = if arch.config().mlp.gated() { 3 } else { 2 };
     let norms = match arch.config().norm_placement {
         // Both norms read the same stream, which autograd keeps once.
         NormPlacement::Pre if arch.config().parallel_residual => 1,
         NormPlacement::Both => 4,
         NormPlacement::Pre | NormPlacement::Post | NormPlacement::Reordered => 2,
     };
-    let matmuls = 2 * arch.d_model() + wide * arch.active_d_ff();
-    4 * norms * arch.d_model() + width * matmuls + of_mixing(arch, width)
+    4 * norms * arch.d_model() + width * arch.d_model() + of_mixing(arch, width) + of_mlps(arch, width)
+}
+
+/// The same of a feed-forward block in the mean: its input, gate, up and their product. Experts keep no product, and of routing logits and
+/// scores in f32, of each choice the expert, the gate twice, and three places; the router reads its input in f32.
+fn of_mlps(arch: &Arch, width: u64) -> u64 {
+    let (config, d) = (arch.config(), arch.d_model());
+    let inside = if config.mlp.gated() { 2 } else { 1 };
+    let whole = |d_ff: usize| width * (d + (inside + 1) * d_ff as u64);
+    let d_ff = arch.shape().d_ff;
+    let of = |layer| match config.experts(layer) {
+        None => whole(d_ff),
+        Some(moe) => {
+            let places = moe.top_k as u64;
+            let routing = 8 * moe.n_expert as u64 + 40 * places;
+            let read = if width < 4 { 4 * d } else { 0 };
+            let own = width * (d + inside * places * moe.d_ff.unwrap_or(d_ff) as u64);
+            let shared = moe.shared_d_ff.map_or(0, whole);
+            // In f32 all read the same tensor.
+            let once = if width < 4 || shared == 0 { 0 } else { width * d };
+            routing + read + own + shared - once
+        }
+    };
+    let all: u64 = (0..arch.n_layer() as usize).map(of).sum();
+    all / arch.n_layer().max(1)
 }
 
 /// The same of attention, or of the mixer in its place, of a block in the mean: queries, keys, values, what attention gives and its
@@ -143,8 +181,8 @@ impl Reader {
         })
     }
 
-    /// Elements of its input, per token.
-    fn input(self, arch: &Arch) -> u64 {
+    /// Elements of its input, per token; of feed-forward blocks beside experts those of the shared one.
+    fn input(self, arch: &Arch, layer: u64) -> u64 {
         match self {
             Reader::Attention | Reader::Mixer | Reader::Mlp => arch.d_model(),
             Reader::Output => arch.q_width(),
@@ -153,7 +191,11 @@ impl Reader {
                 Some(MixerConfig::Mamba2(net)) => net.inner() as u64,
                 _ => arch.d_model(),
             },
-            Reader::Down => arch.active_d_ff(),
+            Reader::Down => {
+                let shared = arch.config().experts(layer as usize);
+                let shared = shared.map(|moe| moe.shared_d_ff.unwrap_or(0) as u64);
+                shared.unwrap_or(arch.shape().d_ff as u64)
+            }
         }
     }
 }
@@ -177,7 +219,8 @@ fn bytes_per_token(request: &Request) -> u64 {
     let infos = request.param_infos();
     let matrices = infos
         .iter()
-        .filter(|info| info.layer.is_some() && info.shape.len() == 2);
+        // Experts keep the same, trained or not.
+        .filter(|info| info.layer.is_some() && info.expert.is_none() && info.shape.len() == 2);
     let matrices: Vec<_> = matrices
         .filter_map(|info| Some((info.layer?, Reader::of(info.role)?, info)))
         .collect();
@@ -198,7 +241,7 @@ fn bytes_per_token(request: &Request) -> u64 {
             }
             // What attention gives is kept by it, unless a gate comes between.
             let is_copied = reader == Reader::Output && !arch.config().attention_gate;
-            let input = reader.input(arch);
+            let input = reader.input(arch, layer);
             more += width * ranks;
             if ranks > 0 && drops {
                 more += input + if is_copied { width * input } else { 0 };

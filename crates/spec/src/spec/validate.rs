@@ -167,12 +167,6 @@ fn engine(config: &RunConfig, judge: &mut IssueCollector) {
         "use grpo or rloo, which need none, or engine: candle",
     );
     judge.want(
-        config.model.moe.is_none(),
-        &["engine", "model.moe"],
-        "engine: torch does not support mixture of experts yet",
-        here,
-    );
-    judge.want(
         config.model.mla.is_none(),
         &["engine", "model.mla"],
         "engine: torch does not support latent attention yet",
