@@ -3,11 +3,9 @@
 use super::hybrid::{answer_alike, give_the_same_losses, go_from_engine_to_engine};
 
 /// Mixtral's kind, in one block of two.
-const SOFTMAX: &str =
-    "model.moe={n_expert: 5, top_k: 2, d_ff: 48, every: 2, aux_loss_coef: 0.5, z_loss_coef: 0.05} model.position=rope";
+const SOFTMAX: &str = "model.moe={n_expert: 5, top_k: 2, d_ff: 48, every: 2, aux_loss_coef: 0.5, z_loss_coef: 0.05} model.position=rope";
 /// Qwen2-MoE's: a shared expert with a gate, scores as they are.
-const SHARED: &str =
-    "model.moe={n_expert: 4, top_k: 2, d_ff: 32, norm_topk: false, shared_d_ff: 40, shared_gate: true, aux_loss_coef: 0.2}";
+const SHARED: &str = "model.moe={n_expert: 4, top_k: 2, d_ff: 32, norm_topk: false, shared_d_ff: 40, shared_gate: true, aux_loss_coef: 0.2}";
 /// DeepSeek-V3's: sigmoids, groups, a bias that moves, a first block without experts.
 const SIGMOID: &str = "model.moe={n_expert: 8, top_k: 2, d_ff: 24, scoring: sigmoid, gate_scale: 2.5, n_group: 4, top_group: 2, shared_d_ff: 24, \
                        dense_blocks: [0], aux_loss_coef: 0.01, balancing: {bias: {rate: 0.01}}}";
@@ -33,7 +31,10 @@ fn experts_give_the_same_losses() {
     let lora = "adapter={lora: {rank: 4, targets: all, dropout: 0.0}}";
     let attention = "adapter={lora: {rank: 4, targets: attention_only, dropout: 0.0}}";
     let cases = [
-        ("quickstart", [SOFTMAX, "train.micro_batch_size=5 train.grad_accum_steps=2"]),
+        (
+            "quickstart",
+            [SOFTMAX, "train.micro_batch_size=5 train.grad_accum_steps=2"],
+        ),
         ("quickstart", [SIGMOID, "train.grad_accum_steps=2"]),
         ("quickstart", [GROUPS, "optimizer=adamw8bit"]),
         ("sft-demo", [SHARED, packed]),

@@ -81,6 +81,9 @@ def described(**changes: Any) -> dict[str, Any]:
         if mixer is not None:
             shapes |= of_mixer(at, mixer)
             continue
+        if config.get("mla"):
+            shapes |= of_latents(f"{at}self_attn.", config["mla"])
+            continue
         shapes |= {
             f"{at}self_attn.q_proj.weight": [WIDTH, WIDTH],
             f"{at}self_attn.k_proj.weight": [KV * each, WIDTH],
@@ -93,15 +96,19 @@ def described(**changes: Any) -> dict[str, Any]:
             over_all = config.get("qk_norm_over") == "all_heads"
             shapes[f"{at}self_attn.q_norm.weight"] = [WIDTH if over_all else each]
             shapes[f"{at}self_attn.k_norm.weight"] = [KV * each if over_all else each]
-    frequencies = [10_000.0 ** (-2 * i / each) for i in range(each // 2)]
+    mla = config.get("mla")
+    turned = mla["rope_dim"] if mla else each
+    width = max(mla["nope_dim"] + mla["rope_dim"], mla["v_dim"]) if mla else each
+    frequencies = [10_000.0 ** (-2 * i / turned) for i in range(turned // 2)]
     rotation = {"frequencies": frequencies, "factor": 1.0} if rope else None
     return {
         "params": [{"name": name, "shape": shape, "grad": 0} for name, shape in shapes.items()],
-        "shape": {"n_layer": LAYERS, "n_head": HEADS, "n_kv_head": KV, "head_dim": each, "d_model": WIDTH, "seq_len": CONTEXT},
+        "shape": {"n_layer": LAYERS, "n_head": HEADS, "n_kv_head": KV, "head_dim": width, "d_model": WIDTH, "seq_len": CONTEXT},
         "config": config,
         "rotations": [rotation, rotation],
         "slopes": slopes,
         "waves": waves,
+        "score_scale": 0.9 / math.sqrt(mla["nope_dim"] + mla["rope_dim"]) if mla else None,
         "adapter": {"scales": {}, "dropout": 0.0},
         "recompute": False,
     }
@@ -126,6 +133,21 @@ def of_experts(at: str, moe: dict[str, Any], *, bias: bool) -> dict[str, list[in
     return shapes
 
 
+def of_latents(at: str, mla: dict[str, Any]) -> dict[str, list[int]]:
+    """The parameters of latent attention."""
+    rank, q_rank = mla["kv_rank"], mla.get("q_rank")
+    queries = HEADS * (mla["nope_dim"] + mla["rope_dim"])
+    q = {f"{at}q_proj.weight": [queries, WIDTH]}
+    if q_rank:
+        q = {f"{at}q_a_proj.weight": [q_rank, WIDTH], f"{at}q_a_layernorm.weight": [q_rank], f"{at}q_b_proj.weight": [queries, q_rank]}
+    return q | {
+        f"{at}kv_a_proj_with_mqa.weight": [rank + mla["rope_dim"], WIDTH],
+        f"{at}kv_a_layernorm.weight": [rank],
+        f"{at}kv_b_proj.weight": [HEADS * (mla["nope_dim"] + mla["v_dim"]), rank],
+        f"{at}o_proj.weight": [WIDTH, HEADS * mla["v_dim"]],
+    }
+
+
 def of_mixer(at: str, mixer: dict[str, Any]) -> dict[str, list[int]]:
     """The parameters of what a block has in the place of attention."""
     if "short_conv" in mixer:
@@ -137,6 +159,17 @@ def of_mixer(at: str, mixer: dict[str, Any]) -> dict[str, list[int]]:
         }
         biases = {f"{at}in_proj.bias": [3 * WIDTH], f"{at}conv.bias": [WIDTH], f"{at}out_proj.bias": [WIDTH]}
         return shapes | biases if config["bias"] else shapes
+    if "mamba2" in mixer:
+        net, at = mixer["mamba2"], f"{at}mamba."
+        inner, heads = net["n_head"] * net["head_dim"], net["n_head"]
+        channels = inner + 2 * net["n_group"] * net["state_dim"]
+        shapes = {
+            f"{at}in_proj.weight": [inner + channels + heads, WIDTH],
+            f"{at}conv1d.weight": [channels, net["conv_len"]],
+            f"{at}out_proj.weight": [WIDTH, inner],
+            f"{at}norm.weight": [inner],
+        }
+        return shapes | {f"{at}{name}": [heads] for name in ("dt_bias", "A_log", "D")} | ({f"{at}conv1d.bias": [channels]} if net["conv_bias"] else {})
     net, at = mixer["gated_delta_net"], f"{at}linear_attn."
     heads, values = net["n_value_head"], net["n_value_head"] * net["value_dim"]
     channels = 2 * net["n_key_head"] * net["key_dim"] + values
@@ -166,11 +199,20 @@ MIXTURES: list[dict[str, Any]] = [
 ]
 SHORT: dict[str, Any] = {"short_conv": {"conv_len": 3, "bias": True}}
 DELTA: dict[str, Any] = {"gated_delta_net": {"n_key_head": 2, "n_value_head": 4, "key_dim": 6, "value_dim": 5, "conv_len": 4}}
+MAMBA: dict[str, Any] = {"mamba2": {"n_head": 4, "head_dim": 4, "state_dim": 5, "n_group": 2, "conv_len": 4, "conv_bias": True}}
+SLOW: dict[str, Any] = {"mamba2": MAMBA["mamba2"] | {"n_group": 1, "conv_len": 2, "conv_bias": False, "dt_min": 0.1, "dt_max": 0.9}}
+# Values narrower than keys, as DeepSeek's; wider ones.
+LATENTS: list[dict[str, Any]] = [
+    {"mla": {"kv_rank": 10, "nope_dim": 6, "rope_dim": 4, "v_dim": 7}},
+    {"mla": {"kv_rank": 6, "q_rank": 9, "nope_dim": 3, "rope_dim": 2, "v_dim": 8, "norm_eps": 1e-5}, "attention_softcap": 5.0},
+]
 HYBRIDS: list[dict[str, Any]] = [
     {"mixer": SHORT, "attention_blocks": [1], "qk_norm": True},
     {"mixer": DELTA, "attention_blocks": [0], "attention_gate": True},
     {"mixer": {"short_conv": {"conv_len": 1, "bias": False}}, "attention_blocks": [1]},
     {"mixer": DELTA, "norm_placement": "reordered"},
+    {"mixer": MAMBA, "attention_blocks": [1]},
+    {"mixer": SLOW},
 ]
 
 
@@ -222,6 +264,7 @@ class Reading(unittest.TestCase):
             {"attention_gate": True},
             *HYBRIDS,
             *MIXTURES,
+            *LATENTS,
         ]
         for changes in variants:
             with self.subTest(**changes), torch.no_grad():

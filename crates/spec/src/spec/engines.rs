@@ -107,7 +107,8 @@ mod tests {
         assert_eq!(refused(&["engine=torch"]), None);
         let words = refused(&["optimizer=lion"]).unwrap();
         assert!(words.contains("adamw and adamw8bit only"), "{words}");
-        let words = refused(&["model.mixer=mamba2"]).unwrap();
-        assert!(words.contains("does not support mamba2"), "{words}");
+        for model in ["model.mixer=mamba2", "model.moe.n_expert=4", "model.mla={}"] {
+            assert_eq!(refused(&[model]), None, "{model}");
+        }
     }
 }

@@ -21,7 +21,6 @@ use crate::data::tokenizer::TokenizerConfig;
 use crate::hf;
 use crate::methods::ReferenceChoice;
 use crate::nn::HeadKind;
-use crate::nn::mixer::MixerConfig;
 use crate::optim::OptimizerConfig;
 use crate::workers::torch;
 
@@ -155,7 +154,6 @@ fn engine(config: &RunConfig, judge: &mut IssueCollector) {
         return;
     };
     machines(torch, judge);
-    let here = "use engine: candle";
     let word = config.method.entry().id;
     judge.want(
         config
@@ -165,18 +163,6 @@ fn engine(config: &RunConfig, judge: &mut IssueCollector) {
         &["engine", "method"],
         format!("engine: torch does not support the critic of {word} yet"),
         "use grpo or rloo, which need none, or engine: candle",
-    );
-    judge.want(
-        config.model.mla.is_none(),
-        &["engine", "model.mla"],
-        "engine: torch does not support latent attention yet",
-        here,
-    );
-    judge.want(
-        !matches!(config.model.mixer, Some(MixerConfig::Mamba2(_))),
-        &["engine", "model.mixer"],
-        "engine: torch does not support mamba2 yet",
-        here,
     );
     judge.want(
         config.train.ema_decay.is_none()
