@@ -1,5 +1,5 @@
 //! Models of other parts than a plain decoder on ranks of real PyTorch, against this program's own engine: mixers in the place of attention
-//! (LFM2, Qwen 3.5) here, others in `experts` and `latent`.
+//! (LFM2, Qwen 3.5, Granite 4) here, others in `experts` and `latent`.
 
 use super::real::{largest_difference, real, trained};
 use super::{Bench, text};
@@ -9,6 +9,11 @@ const SHORT: &str = "model.mixer={short_conv: {conv_len: 3, bias: true}} model.a
 /// Two value heads share a key head; attention has a gate and gains around 1, a quarter of a head rotates.
 const DELTA: &str = "model.mixer={gated_delta_net: {n_key_head: 2, n_value_head: 4, key_dim: 12, value_dim: 20}} model.attention_every=2 \
                      model.attention_gate=true model.qk_norm=true model.norm={rmsnorm: {unit_offset: true}} model.position={rope: {fraction: 0.25}}";
+/// Two groups of two heads share B and C.
+const MAMBA: &str = "model.mixer={mamba2: {n_head: 4, head_dim: 12, state_dim: 16, n_group: 2}} model.attention_blocks=[1] model.position=none";
+/// One group, no convolution of more than two tokens, steps of time within limits.
+const LIMITED: &str = "model.mixer={mamba2: {n_head: 3, head_dim: 8, state_dim: 10, conv_len: 2, conv_bias: false, bias: true, dt_min: 0.01, dt_max: 0.5}} \
+                       model.attention_every=2 model.position=none";
 pub(super) const COMMON: &str = "model.n_layer=2 train.precision=f32 train.log_every=1 train.threads=1 preflight.enabled=false health.enabled=false \
                       eval.batches=2 sample.every=1000";
 
@@ -178,6 +183,12 @@ fn hybrid_models_give_the_same_losses() {
         ("sft-lora-demo", [SHORT, few]),
         ("sft-lora-demo", [DELTA, dora]),
         ("dpo-demo", [SHORT, "method.dpo.reference=frozen"]),
+        ("quickstart", [MAMBA, "train.grad_accum_steps=2"]),
+        ("quickstart", [LIMITED, "train.micro_batch_size=5"]),
+        ("sft-demo", [MAMBA, packed]),
+        ("sft-demo", [LIMITED, "train.freeze=[mixer,norms]"]),
+        ("sft-lora-demo", [MAMBA, dora]),
+        ("dpo-demo", [MAMBA, "method.dpo.reference=frozen"]),
     ];
     give_the_same_losses(&cases, &["train/loss", "grad_norm", "val/loss"], 2e-5);
 }
@@ -185,12 +196,12 @@ fn hybrid_models_give_the_same_losses() {
 #[test]
 #[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
 fn checkpoints_of_hybrid_models_go_from_engine_to_engine() {
-    go_from_engine_to_engine(&[SHORT, DELTA]);
+    go_from_engine_to_engine(&[SHORT, DELTA, MAMBA]);
 }
 
 /// Keys and values, inputs of convolutions and states.
 #[test]
 #[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
 fn hybrid_models_answer_alike_on_both_engines() {
-    answer_alike(&[SHORT, DELTA]);
+    answer_alike(&[SHORT, DELTA, MAMBA, LIMITED]);
 }

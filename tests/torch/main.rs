@@ -13,6 +13,7 @@
 
 mod experts;
 mod hybrid;
+mod latent;
 mod nodes;
 mod rank;
 mod real;

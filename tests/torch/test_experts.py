@@ -61,7 +61,11 @@ def one_by_one(block: Experts, w: dict[str, Tensor], moe: dict[str, Any], h: Ten
     """What each token's experts give, token by token; with the probabilities (N, E) and the choice as 0 and 1."""
 
     def feed(name: str, x: Tensor) -> Tensor:
-        parts = [F.linear(x, w[f"{name}.{part}.weight"], w.get(f"{name}.{part}.bias")) for part in ("gate_proj", "up_proj") if f"{name}.{part}.weight" in w]
+        parts = [
+            F.linear(x, w[f"{name}.{part}.weight"], w.get(f"{name}.{part}.bias"))
+            for part in ("gate_proj", "up_proj")
+            if f"{name}.{part}.weight" in w
+        ]
         return F.linear(activate(block.kind, {}, torch.cat(parts, -1)), w[f"{name}.down_proj.weight"], w.get(f"{name}.down_proj.bias"))
 
     rows, shares, taken = [], [], torch.zeros(len(h), moe["n_expert"])
@@ -270,7 +274,13 @@ class Transformers(unittest.TestCase):
             (
                 v3.DeepseekV3MoE(
                     transformers.DeepseekV3Config(
-                        **common, n_routed_experts=8, n_group=4, topk_group=2, routed_scaling_factor=2.5, n_shared_experts=1, norm_topk_prob=True
+                        **common,
+                        n_routed_experts=8,
+                        n_group=4,
+                        topk_group=2,
+                        routed_scaling_factor=2.5,
+                        n_shared_experts=1,
+                        norm_topk_prob=True,
                     )
                 ),
                 worker.MIXTURES[3]["moe"] | {"shared_d_ff": 8},

@@ -68,9 +68,7 @@ class DeltaRule(unittest.TestCase):
                     zeros = torch.zeros(ROWS, HEADS, KEYS, VALUES, dtype=torch.float64)
                     found, wanted = delta_rule(*given, starts), by_token(given, starts, zeros)
                     c = [torch.randn_like(x) for x in wanted]
-                    grads = [
-                        torch.autograd.grad(sum((x * w).sum() for x, w in zip(both, c, strict=True)), given) for both in (found, wanted)
-                    ]
+                    grads = [torch.autograd.grad(sum((x * w).sum() for x, w in zip(both, c, strict=True)), given) for both in (found, wanted)]
                     for a, b in zip([*found, *grads[0]], [*wanted, *grads[1]], strict=True):
                         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-10)
 
@@ -124,9 +122,7 @@ class StateSpaces(unittest.TestCase):
                     given = spaces(length)
                     found, wanted = scan(*given, starts), states_by_token(given, starts)
                     c = [torch.randn_like(x) for x in wanted]
-                    grads = [
-                        torch.autograd.grad(sum((x * w).sum() for x, w in zip(both, c, strict=True)), given) for both in (found, wanted)
-                    ]
+                    grads = [torch.autograd.grad(sum((x * w).sum() for x, w in zip(both, c, strict=True)), given) for both in (found, wanted)]
                     for a, b in zip([*found, *grads[0]], [*wanted, *grads[1]], strict=True):
                         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-10)
 

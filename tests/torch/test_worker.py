@@ -169,7 +169,11 @@ def of_mixer(at: str, mixer: dict[str, Any]) -> dict[str, list[int]]:
             f"{at}out_proj.weight": [WIDTH, inner],
             f"{at}norm.weight": [inner],
         }
-        return shapes | {f"{at}{name}": [heads] for name in ("dt_bias", "A_log", "D")} | ({f"{at}conv1d.bias": [channels]} if net["conv_bias"] else {})
+        return (
+            shapes
+            | {f"{at}{name}": [heads] for name in ("dt_bias", "A_log", "D")}
+            | ({f"{at}conv1d.bias": [channels]} if net["conv_bias"] else {})
+        )
     net, at = mixer["gated_delta_net"], f"{at}linear_attn."
     heads, values = net["n_value_head"], net["n_value_head"] * net["value_dim"]
     channels = 2 * net["n_key_head"] * net["key_dim"] + values
@@ -187,7 +191,15 @@ def of_mixer(at: str, mixer: dict[str, Any]) -> dict[str, list[int]]:
 
 
 def experts(**changes: Any) -> dict[str, Any]:
-    return {"n_expert": 4, "top_k": 2, "d_ff": 8, "norm_topk": True, "aux_loss_coef": 0.1, "z_loss_coef": 0.01, "balancing": {"loss": {}}} | changes
+    return {
+        "n_expert": 4,
+        "top_k": 2,
+        "d_ff": 8,
+        "norm_topk": True,
+        "aux_loss_coef": 0.1,
+        "z_loss_coef": 0.01,
+        "balancing": {"loss": {}},
+    } | changes
 
 
 # Mixtral's, Qwen2-MoE's, DeepSeek-V2's and V3's kinds.

@@ -151,8 +151,8 @@ class Decoder(nn.Module):
         experts = self.experts = [block.experts for block in blocks if block.experts is not None]
         if experts:
             self.balance = Balance(self.config["moe"], len(experts), device)
-            for at, own in enumerate(experts):
-                own.block, own.balance = at, self.balance
+            for number, own in enumerate(experts):
+                own.block, own.balance = number, self.balance
         self.blocks = nn.ModuleList(blocks)
         self.norm = Norm(table, norm, self.config, device) if table.has(f"{norm}.weight") else None
         self.score = table.take("score.weight", device) if table.has("score.weight") else None

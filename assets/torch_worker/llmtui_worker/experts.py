@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.distributed.tensor import DTensor
 
-from .layers import Table, activate, matmul_dtype
+from .layers import Table, activate, apart, matmul_dtype
 from .linear import Linear
 
 GROUPED_MM = getattr(F, "grouped_mm", None) or getattr(torch, "_grouped_mm", None)
@@ -154,8 +154,8 @@ class Mixed(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, gates, wide, wide_w, wide_b, down_w, down_b, *places = ctx.saved_tensors
-        of, groups, needs = ctx.of, Groups(*places, ctx.sizes), ctx.needs_input_grad
+        x, gates, wide, wide_w, wide_b, down_w, down_b, tokens, places, order, ends = ctx.saved_tensors
+        of, groups, needs = ctx.of, Groups(tokens, places, order, ends, ctx.sizes), ctx.needs_input_grad
         dy = grad.to(x.dtype)[groups.tokens]
         gate = gates.reshape(-1)[groups.order][:, None]
         with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
@@ -224,7 +224,7 @@ class Router(nn.Module):
         if self.groups is not None:
             # DeepSeek-V2 takes the groups with the best expert, V3 those with the best two.
             n, top = self.groups
-            parts = wanted.unflatten(-1, (n, -1))
+            parts = apart(wanted, n, -1)
             best = parts.topk(min(2, parts.shape[-1]), -1).values.sum(-1) if self.sigmoid else parts.amax(-1)
             reached = best.sort(dim=-1, descending=True, stable=True).indices[:, :top]
             is_open = torch.zeros_like(best, dtype=torch.bool).scatter_(1, reached, True)
@@ -288,7 +288,8 @@ class Balance:
         tokens = row[-1].clamp(min=1.0)
         by_share = (self.aux * self.weight * n * row[:n] / tokens / tokens).float()
         by_lse = (self.z * self.weight / tokens).float()
-        return (self.counted * (shares @ by_share + by_lse * logits.logsumexp(-1).square())).sum()
+        loss: Tensor = (self.counted * (shares @ by_share + by_lse * logits.logsumexp(-1).square())).sum()
+        return loss
 
 
 class Balanced(torch.autograd.Function):

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention import Mask, attend, attend_texts
-from .layers import Table
+from .layers import Table, apart
 from .linear import Linear
 from .rope import rotate
 from .texts import Texts
@@ -21,7 +21,7 @@ from .texts import Texts
 
 def pairs_apart(x: Tensor) -> Tensor:
     """Features that are paired with their neighbor: the first of all pairs, then the second ones, as `rotate` pairs them."""
-    return x.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)
+    return apart(x, -1, 2).transpose(-1, -2).flatten(-2)
 
 
 class LatentAttention(nn.Module):
@@ -55,33 +55,37 @@ class LatentAttention(nn.Module):
         if self.q is not None:
             q = self.q(self._norm(q, self.q_gain), adapters)
         latent = self._norm(latent, self.gain)
-        q_nope, q_rope = torch.split(q.unflatten(-1, (self.heads, -1)), [self.nope, self.rope], -1)
+        q_nope, q_rope = torch.split(apart(q, self.heads, -1), [self.nope, self.rope], -1)
         q_rope, key = pairs_apart(q_rope), pairs_apart(key)[:, :, None]
         if rope is not None:
             q_rope, key = rotate(q_rope, *rope, self.heads), rotate(key, *rope, 1)
-        found = self._whole(q_rope, q_nope, key, latent, mask, adapters) if texts is None else self._read(q_rope, q_nope, key, latent, mask, adapters, texts)
+        found = (
+            self._whole(q_rope, q_nope, key, latent, mask, adapters)
+            if texts is None
+            else self._read(q_rope, q_nope, key, latent, mask, adapters, texts)
+        )
         out: Tensor = self.out(found, adapters)
         return out
 
     def _whole(self, q_rope: Tensor, q_nope: Tensor, key: Tensor, latent: Tensor, mask: Mask, adapters: bool) -> Tensor:
         """(B, T, heads · v_dim). Queries, keys and values have one width, which kernels want: zeros change neither scores nor sums."""
-        k_nope, v = torch.split(self.kv(latent, adapters).unflatten(-1, (self.heads, -1)), [self.nope, self.values], -1)
+        k_nope, v = torch.split(apart(self.kv(latent, adapters), self.heads, -1), [self.nope, self.values], -1)
         q, k = torch.cat([q_rope, q_nope], -1), torch.cat([key.expand_as(q_rope), k_nope], -1)
         more = self.values - q.shape[-1]
         if more > 0:
             q, k = F.pad(q, (0, more)), F.pad(k, (0, more))
         elif more < 0:
             v = F.pad(v, (0, -more))
-        found = attend(q, k, v, mask, self.scale, self.cap).unflatten(-1, (self.heads, -1))
+        found = apart(attend(q, k, v, mask, self.scale, self.cap), self.heads, -1)
         return found[..., : self.values].flatten(2)
 
     def _read(self, q_rope: Tensor, q_nope: Tensor, key: Tensor, latent: Tensor, mask: Mask, adapters: bool, texts: Texts) -> Tensor:
         # As the layer with its adapters has it: a column of the identity gives a column of the matrix.
         eye = torch.eye(self.rank, dtype=q_nope.dtype, device=q_nope.device)
-        of_keys, of_values = torch.split(self.kv(eye, adapters).unflatten(-1, (self.heads, -1)), [self.nope, self.values], -1)
+        of_keys, of_values = torch.split(apart(self.kv(eye, adapters), self.heads, -1), [self.nope, self.values], -1)
         q = torch.cat([q_rope, torch.einsum("rlhn,khn->rlhk", q_nope, of_keys)], -1)
         (kept,) = texts.extend(self.layer, torch.cat([key, latent.to(key.dtype)[:, :, None]], -1), 1)
-        found = attend_texts(q, kept, kept, mask, self.scale, self.cap).unflatten(-1, (self.heads, -1))
+        found = apart(attend_texts(q, kept, kept, mask, self.scale, self.cap), self.heads, -1)
         return torch.einsum("rlhk,khv->rlhv", found[..., self.rope :], of_values).flatten(2)
 
     def _norm(self, x: Tensor, gain: Tensor | None) -> Tensor:

@@ -61,6 +61,11 @@ class Table:
         return self.made[key], part
 
 
+def apart(x: Tensor, *sizes: int) -> Tensor:
+    """The last dimension as several."""
+    return x.reshape(*x.shape[:-1], *sizes)
+
+
 def matmul_dtype(x: Tensor) -> torch.dtype:
     """The matmul dtype: autocast's, else the tensor's."""
     kind = x.device.type

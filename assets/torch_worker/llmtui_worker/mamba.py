@@ -18,15 +18,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .delta import CHUNK
-from .layers import Table
+from .layers import Table, apart
 from .linear import Linear
 from .mixers import causal_conv, read_conv, recomputed
 from .texts import Texts
 
 
-def scan(
-    u: Tensor, g: Tensor, b: Tensor, c: Tensor, starts: Tensor | None = None, state: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def scan(u: Tensor, g: Tensor, b: Tensor, c: Tensor, starts: Tensor | None = None, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """u = dt x (B, T, groups, heads of a group, width), g (B, T, groups, heads), B and C (B, T, groups, N) → Sᵀ C like u, and the state after
     the last token, (B, groups, N, heads, width). `starts` (B, T): where each token's document begins, at which the state is 0; `state`:
     before the first."""
@@ -53,7 +51,7 @@ def scan(
     into = total.exp() if reach is None else total.exp().masked_fill(~reach, 0.0)
     own = (fade * (c @ b.mT)[:, :, :, None]) @ u.movedim(3, 4)
     # What a chunk adds to the state behind it, and what it leaves of the one before it.
-    new = (b.mT @ (u * fade[..., -1, :].mT[..., None]).flatten(-2)).unflatten(-1, (heads, width))
+    new = apart(b.mT @ (u * fade[..., -1, :].mT[..., None]).flatten(-2), heads, width)
     left = into[:, :, :, -1, None, :, None]
     before = u.new_zeros(rows, groups, b.shape[-1], heads, width) if state is None else state
     states = []
@@ -61,7 +59,7 @@ def scan(
         states.append(before)
         before = torch.addcmul(added, before, kept)
     held = torch.stack(states, 2).flatten(-2)
-    y = own.movedim(3, 4) + (c @ held).unflatten(-1, (heads, width)) * into[..., None]
+    y = own.movedim(3, 4) + apart(c @ held, heads, width) * into[..., None]
     return y.movedim(1, 3).flatten(1, 2)[:, :length], before
 
 
@@ -142,13 +140,13 @@ class Mamba2(nn.Module):
 
     def _grouped(self, x: Tensor) -> Tensor:
         """(…, heads) → (…, groups, heads of a group)."""
-        return x.unflatten(-1, (self.groups, -1))
+        return apart(x, self.groups, -1)
 
     def _heads(self, xbc: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Of (B, T, channels): x (B, T, groups, heads, head_dim), B and C (B, T, groups, state_dim)."""
         each = self.groups * self.state
         x, b, c = torch.split(F.silu(xbc), [self.heads * self.width, each, each], -1)
-        return x.unflatten(-1, (self.groups, -1, self.width)), self._grouped(b), self._grouped(c)
+        return apart(x, self.groups, -1, self.width), self._grouped(b), self._grouped(c)
 
     def _steps(self, dt: Tensor, bias: Tensor) -> Tensor:
         """Steps of time within limits, (B, T, groups, heads)."""
@@ -159,5 +157,5 @@ class Mamba2(nn.Module):
         return self._grouped(dt)
 
     def _gated(self, y: Tensor, z: Tensor, gain: Tensor) -> Tensor:
-        y = (y.flatten(2) * F.silu(z)).unflatten(-1, (self.groups, -1))
+        y = self._grouped(y.flatten(2) * F.silu(z))
         return (F.rms_norm(y, y.shape[-1:], None, self.eps) * gain.view(self.groups, -1)).flatten(2)

@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -253,7 +253,7 @@ class Rank:
         """Sends a flat buffer to the engine, in pieces from rank 0."""
         part = ask["part"]
         if isinstance(self.optimizer, AdamW8bit) and part not in ("weights", "trained"):
-            tensors = [self.optimizer.part(part, self.in_order)] if self.rank == 0 else []
+            tensors: Iterable[Tensor] = [self.optimizer.part(part, self.in_order)] if self.rank == 0 else []
         else:
             tensors = self._whole(self._parts(part))
         # Pinned memory for copies from the GPU, sent when it is full.
