@@ -28,6 +28,8 @@ const IDS: [&str; 7] = [
 #[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
 fn experts_give_the_same_losses() {
     let packed = "data.packing=packed model.seq_len=64 train.activation_checkpointing=full";
+    // With the usual seed two experts of one token are as close as rounding, and ranks route it otherwise.
+    let other = &format!("{packed} seed=3");
     let lora = "adapter={lora: {rank: 4, targets: all, dropout: 0.0}}";
     let attention = "adapter={lora: {rank: 4, targets: attention_only, dropout: 0.0}}";
     let cases = [
@@ -37,7 +39,7 @@ fn experts_give_the_same_losses() {
         ),
         ("quickstart", [SIGMOID, "train.grad_accum_steps=2"]),
         ("quickstart", [GROUPS, "optimizer=adamw8bit"]),
-        ("sft-demo", [SHARED, packed]),
+        ("sft-demo", [SHARED, other]),
         ("sft-demo", [SIGMOID, packed]),
         ("sft-demo", [GROUPS, "data.packing=padded"]),
         ("sft-demo", [SHARED, "train.freeze=[experts,router]"]),
