@@ -1,4 +1,5 @@
-//! Models with mixers in the place of attention (LFM2, Qwen 3.5), on ranks of real PyTorch against this program's own engine.
+//! Models of other parts than a plain decoder on ranks of real PyTorch, against this program's own engine: mixers in the place of attention
+//! (LFM2, Qwen 3.5, Granite 4) here, others in `experts` and `latent`.
 
 use super::real::{largest_difference, real, trained};
 use super::{Bench, text};
@@ -8,7 +9,12 @@ const SHORT: &str = "model.mixer={short_conv: {conv_len: 3, bias: true}} model.a
 /// Two value heads share a key head; attention has a gate and gains around 1, a quarter of a head rotates.
 const DELTA: &str = "model.mixer={gated_delta_net: {n_key_head: 2, n_value_head: 4, key_dim: 12, value_dim: 20}} model.attention_every=2 \
                      model.attention_gate=true model.qk_norm=true model.norm={rmsnorm: {unit_offset: true}} model.position={rope: {fraction: 0.25}}";
-const COMMON: &str = "model.n_layer=2 train.precision=f32 train.log_every=1 train.threads=1 preflight.enabled=false health.enabled=false \
+/// Two groups of two heads share B and C.
+const MAMBA: &str = "model.mixer={mamba2: {n_head: 4, head_dim: 12, state_dim: 16, n_group: 2}} model.attention_blocks=[1] model.position=none";
+/// One group, no convolution of more than two tokens, steps of time within limits.
+const LIMITED: &str = "model.mixer={mamba2: {n_head: 3, head_dim: 8, state_dim: 10, conv_len: 2, conv_bias: false, bias: true, dt_min: 0.01, dt_max: 0.5}} \
+                       model.attention_every=2 model.position=none";
+pub(super) const COMMON: &str = "model.n_layer=2 train.precision=f32 train.log_every=1 train.threads=1 preflight.enabled=false health.enabled=false \
                       eval.batches=2 sample.every=1000";
 
 /// The arguments that set these settings, one after each space but within braces.
@@ -26,14 +32,14 @@ fn set(settings: &str) -> Vec<String> {
     parts.flat_map(|part| ["-s".into(), part.into()]).collect()
 }
 
-fn run(preset: &str, settings: &[&str]) -> RunState {
+pub(super) fn run(preset: &str, settings: &[&str]) -> RunState {
     let all: Vec<String> = settings.iter().flat_map(|part| set(part)).collect();
     let mut args = vec!["train", preset, "--json"];
     args.extend(all.iter().map(String::as_str));
     trained(&Bench::new(&[]), &args)
 }
 
-fn values(state: &RunState, ids: &[&str]) -> Vec<f64> {
+pub(super) fn values(state: &RunState, ids: &[&str]) -> Vec<f64> {
     let of = |id: &&str| {
         let series = state.series.get(*id).unwrap_or_else(|| panic!("{id}"));
         series
@@ -44,45 +50,32 @@ fn values(state: &RunState, ids: &[&str]) -> Vec<f64> {
     ids.iter().flat_map(of).collect()
 }
 
-/// All weights and some of them; adapters of every matrix with magnitudes; documents packed in rows, blocks recomputed.
-#[test]
-#[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
-fn hybrid_models_give_the_same_losses() {
+/// Trains by this program and by two ranks, by copies and by shards, 20 steps: the readings `ids` and the evaluations agree to `bound`.
+pub(super) fn give_the_same_losses(cases: &[(&str, [&str; 2])], ids: &[&str], bound: f64) {
     let torch = format!("engine=torch engine.torch.python={}", real());
-    let dora = "adapter={lora: {rank: 4, targets: all, dora: true, dropout: 0.0}}";
-    let named = "adapter={lora: {rank: 4, targets: custom, custom: [mixer_in, mixer_out, query, attention_gate], dropout: 0.0}}";
-    let few = "adapter={lora: {rank: 4, targets: custom, custom: [mixer_out], dropout: 0.0}}";
-    let packed = "data.packing=packed model.seq_len=64 train.activation_checkpointing=full";
-    for (preset, settings) in [
-        ("quickstart", [SHORT, "model.position=rope"]),
-        ("quickstart", [DELTA, "train.grad_accum_steps=2"]),
-        ("sft-demo", [SHORT, packed]),
-        ("sft-demo", [DELTA, packed]),
-        ("sft-demo", [DELTA, "train.freeze=[mixer,norms]"]),
-        ("sft-lora-demo", [DELTA, named]),
-        ("sft-lora-demo", [SHORT, few]),
-        ("sft-lora-demo", [DELTA, dora]),
-        ("dpo-demo", [SHORT, "method.dpo.reference=frozen"]),
-    ] {
+    for (preset, settings) in cases {
         let here = [
             settings[0],
             settings[1],
             COMMON,
             "max_steps=20 eval.every=10",
         ];
-        let ids = ["train/loss", "grad_norm", "val/loss"];
-        let own = values(&run(preset, &here), &ids);
+        let own = values(&run(preset, &here), ids);
         for ranks in [
             "engine.torch.ranks=2",
             "engine.torch.ranks=2 engine.torch.shard=fsdp2",
         ] {
+            // Fixed blocks of 8-bit moments cannot be sharded.
+            if ranks.contains("fsdp2") && settings[1].contains("adamw8bit") {
+                continue;
+            }
             let there = run(preset, &[&here[..], &[&torch, ranks]].concat());
-            let apart = largest_difference(&own, &values(&there, &ids));
+            let apart = largest_difference(&own, &values(&there, ids));
             println!(
                 "{preset} {settings:?} {ranks}: {} values, max |d| {apart:.2e}",
                 own.len()
             );
-            assert!(apart < 2e-5, "{preset} {settings:?} {ranks}: {own:?}");
+            assert!(apart < bound, "{preset} {settings:?} {ranks}: {own:?}");
         }
         if settings[1].starts_with("data.packing") {
             let unpacked = [
@@ -91,7 +84,7 @@ fn hybrid_models_give_the_same_losses() {
                 COMMON,
                 "max_steps=20 eval.every=10",
             ];
-            let other = values(&run(preset, &unpacked), &ids);
+            let other = values(&run(preset, &unpacked), ids);
             assert!(
                 largest_difference(&own, &other) > 1e-3,
                 "rows of several documents"
@@ -101,9 +94,7 @@ fn hybrid_models_give_the_same_losses() {
 }
 
 /// A checkpoint of either engine goes on under the other.
-#[test]
-#[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
-fn checkpoints_of_hybrid_models_go_from_engine_to_engine() {
+pub(super) fn go_from_engine_to_engine(models: &[&str]) {
     let torch = format!(
         "engine=torch engine.torch.python={} engine.torch.ranks=2 engine.torch.shard=fsdp2",
         real()
@@ -131,7 +122,7 @@ fn checkpoints_of_hybrid_models_go_from_engine_to_engine() {
         llmtui(&["--resume", "auto"], &[then]);
         bench.losses()
     };
-    for model in [SHORT, DELTA] {
+    for model in models {
         let own = losses(model, candle, candle);
         for (first, then) in [(candle, torch), (torch, candle), (torch, torch)] {
             let found = losses(model, first, then);
@@ -144,14 +135,12 @@ fn checkpoints_of_hybrid_models_go_from_engine_to_engine() {
     }
 }
 
-/// Completions go through the ranks' caches: keys and values, inputs of convolutions and states.
-#[test]
-#[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
-fn hybrid_models_answer_alike_on_both_engines() {
+/// Completions go through the ranks' caches.
+pub(super) fn answer_alike(models: &[&str]) {
     let python = format!("engine=torch engine.torch.python={}", real());
     let common = "max_steps=5 train.micro_batch_size=16 eval.every=4 rollout.cold_start_steps=2 rollout.epochs=2 rollout.side_by_side=7 \
                   rewards=[{regex: {pattern: '[1-4]'}}]";
-    for model in [SHORT, DELTA] {
+    for model in models {
         let ids = [
             "train/loss",
             "reward",
@@ -159,7 +148,7 @@ fn hybrid_models_answer_alike_on_both_engines() {
             "eval/reward",
             "sampling/logp_difference",
         ];
-        let here = [model, COMMON, common];
+        let here = [*model, COMMON, common];
         let own = values(&run("grpo-sort", &here), &ids);
         for ranks in [
             "engine.torch.ranks=1",
@@ -174,4 +163,45 @@ fn hybrid_models_answer_alike_on_both_engines() {
             assert!(apart < 1e-5, "{model} {ranks}: {own:?} {there:?}");
         }
     }
+}
+
+/// All weights and some of them; adapters of every matrix with magnitudes; documents packed in rows, blocks recomputed.
+#[test]
+#[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
+fn hybrid_models_give_the_same_losses() {
+    let dora = "adapter={lora: {rank: 4, targets: all, dora: true, dropout: 0.0}}";
+    let named = "adapter={lora: {rank: 4, targets: custom, custom: [mixer_in, mixer_out, query, attention_gate], dropout: 0.0}}";
+    let few = "adapter={lora: {rank: 4, targets: custom, custom: [mixer_out], dropout: 0.0}}";
+    let packed = "data.packing=packed model.seq_len=64 train.activation_checkpointing=full";
+    let cases = [
+        ("quickstart", [SHORT, "model.position=rope"]),
+        ("quickstart", [DELTA, "train.grad_accum_steps=2"]),
+        ("sft-demo", [SHORT, packed]),
+        ("sft-demo", [DELTA, packed]),
+        ("sft-demo", [DELTA, "train.freeze=[mixer,norms]"]),
+        ("sft-lora-demo", [DELTA, named]),
+        ("sft-lora-demo", [SHORT, few]),
+        ("sft-lora-demo", [DELTA, dora]),
+        ("dpo-demo", [SHORT, "method.dpo.reference=frozen"]),
+        ("quickstart", [MAMBA, "train.grad_accum_steps=2"]),
+        ("quickstart", [LIMITED, "train.micro_batch_size=5"]),
+        ("sft-demo", [MAMBA, packed]),
+        ("sft-demo", [LIMITED, "train.freeze=[mixer,norms]"]),
+        ("sft-lora-demo", [MAMBA, dora]),
+        ("dpo-demo", [MAMBA, "method.dpo.reference=frozen"]),
+    ];
+    give_the_same_losses(&cases, &["train/loss", "grad_norm", "val/loss"], 2e-5);
+}
+
+#[test]
+#[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
+fn checkpoints_of_hybrid_models_go_from_engine_to_engine() {
+    go_from_engine_to_engine(&[SHORT, DELTA, MAMBA]);
+}
+
+/// Keys and values, inputs of convolutions and states.
+#[test]
+#[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
+fn hybrid_models_answer_alike_on_both_engines() {
+    answer_alike(&[SHORT, DELTA, MAMBA, LIMITED]);
 }

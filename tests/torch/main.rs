@@ -11,7 +11,9 @@
     reason = "a test may fail loudly, and this one is told by the environment what to play"
 )]
 
+mod experts;
 mod hybrid;
+mod latent;
 mod nodes;
 mod rank;
 mod real;

@@ -41,6 +41,8 @@ fn the_worker_passes_its_own_tests() {
             "tests/torch/test_worker.py",
             "tests/torch/test_layers.py",
             "tests/torch/test_mixers.py",
+            "tests/torch/test_experts.py",
+            "tests/torch/test_latent.py",
             "tests/torch/test_launches.py",
             "tests/torch/test_graphs.py",
         ])

@@ -18,6 +18,7 @@ try:
     from llmtui_worker import mixers
     from llmtui_worker.decoder import Decoder
     from llmtui_worker.delta import delta_rule, delta_step
+    from llmtui_worker.mamba import scan, scan_step
     from llmtui_worker.mixers import GatedDeltaNet, Recomputed, causal_conv, gated_conv
     from torch import Tensor
 except ImportError as error:
@@ -67,9 +68,7 @@ class DeltaRule(unittest.TestCase):
                     zeros = torch.zeros(ROWS, HEADS, KEYS, VALUES, dtype=torch.float64)
                     found, wanted = delta_rule(*given, starts), by_token(given, starts, zeros)
                     c = [torch.randn_like(x) for x in wanted]
-                    grads = [
-                        torch.autograd.grad(sum((x * w).sum() for x, w in zip(both, c, strict=True)), given) for both in (found, wanted)
-                    ]
+                    grads = [torch.autograd.grad(sum((x * w).sum() for x, w in zip(both, c, strict=True)), given) for both in (found, wanted)]
                     for a, b in zip([*found, *grads[0]], [*wanted, *grads[1]], strict=True):
                         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-10)
 
@@ -91,6 +90,60 @@ class DeltaRule(unittest.TestCase):
         given = [x.requires_grad_() for x in given]
         o, _ = delta_rule(*given)
         for x in torch.autograd.grad(o.square().sum(), given):
+            self.assertTrue(bool(x.isfinite().all()))
+
+
+def spaces(length: int) -> list[Tensor]:
+    """u, g, B and C of two groups with three heads each, in f64."""
+    of = lambda *shape: torch.randn(ROWS, length, 2, *shape, dtype=torch.float64)  # noqa: E731
+    return [x.requires_grad_() for x in (of(HEADS, VALUES), -F.softplus(of(HEADS) - 1), of(KEYS), of(KEYS))]
+
+
+def states_by_token(given: list[Tensor], starts: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The formulas of `mamba.py`, one token after the other."""
+    state, found = torch.zeros(ROWS, 2, KEYS, HEADS, VALUES, dtype=torch.float64), []
+    for t in range(given[0].shape[1]):
+        u, g, b, c = (x[:, t] for x in given)
+        if starts is not None:
+            state = state * (starts[:, t] < t)[:, None, None, None, None]
+        state = state * g.exp()[:, :, None, :, None] + torch.einsum("bgn,bghp->bgnhp", b, u)
+        found.append(torch.einsum("bgn,bgnhp->bghp", c, state))
+    return torch.stack(found, 1), state
+
+
+@unittest.skipIf(MISSING, MISSING)
+class StateSpaces(unittest.TestCase):
+    def test_chunks_give_what_token_after_token_gives(self) -> None:
+        torch.manual_seed(5)
+        documents = begins([3, 61, 1, 64, 20, 1, 50])
+        for length in (1, 5, 64, 65, 200):
+            for starts in (None, torch.cat([documents, documents.flip(1) * 0])[:, :length]):
+                with self.subTest(length=length, packed=starts is not None):
+                    given = spaces(length)
+                    found, wanted = scan(*given, starts), states_by_token(given, starts)
+                    c = [torch.randn_like(x) for x in wanted]
+                    grads = [torch.autograd.grad(sum((x * w).sum() for x, w in zip(both, c, strict=True)), given) for both in (found, wanted)]
+                    for a, b in zip([*found, *grads[0]], [*wanted, *grads[1]], strict=True):
+                        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-10)
+
+    def test_a_state_goes_on(self) -> None:
+        torch.manual_seed(6)
+        given = [x.detach() for x in spaces(140)]
+        y, last = scan(*given)
+        state, parts = None, []
+        for begin, end in ((0, 70), (70, 139), (139, 140)):
+            part = [x[:, begin:end] for x in given]
+            out, state = scan_step(*part, state) if state is not None and end - begin == 1 else scan(*part, None, state)
+            parts.append(out)
+        torch.testing.assert_close(torch.cat(parts, 1), y, rtol=1e-9, atol=1e-10)
+        torch.testing.assert_close(state, last, rtol=1e-9, atol=1e-10)
+
+    def test_states_that_are_all_but_forgotten_have_finite_gradients(self) -> None:
+        given = [x.detach().float() for x in spaces(130)]
+        given[1] = torch.full_like(given[1], -90.0)
+        given = [x.requires_grad_() for x in given]
+        y, _ = scan(*given)
+        for x in torch.autograd.grad(y.square().sum(), given):
             self.assertTrue(bool(x.isfinite().all()))
 
 

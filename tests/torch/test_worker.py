@@ -71,11 +71,18 @@ def described(**changes: Any) -> dict[str, Any]:
             f"{at}mlp.up_proj.weight": [32, WIDTH],
             f"{at}mlp.down_proj.weight": [WIDTH, 32],
         }
+        if config.get("moe"):
+            for part in ("gate", "up", "down"):
+                del shapes[f"{at}mlp.{part}_proj.weight"]
+            shapes |= of_experts(f"{at}mlp.", config["moe"], bias=config.get("bias", False))
         if config["norm_placement"] == "reordered":
             del shapes[f"{at}input_layernorm.weight"]
             shapes[f"{at}post_feedforward_layernorm.weight"] = [WIDTH]
         if mixer is not None:
             shapes |= of_mixer(at, mixer)
+            continue
+        if config.get("mla"):
+            shapes |= of_latents(f"{at}self_attn.", config["mla"])
             continue
         shapes |= {
             f"{at}self_attn.q_proj.weight": [WIDTH, WIDTH],
@@ -89,17 +96,55 @@ def described(**changes: Any) -> dict[str, Any]:
             over_all = config.get("qk_norm_over") == "all_heads"
             shapes[f"{at}self_attn.q_norm.weight"] = [WIDTH if over_all else each]
             shapes[f"{at}self_attn.k_norm.weight"] = [KV * each if over_all else each]
-    frequencies = [10_000.0 ** (-2 * i / each) for i in range(each // 2)]
+    mla = config.get("mla")
+    turned = mla["rope_dim"] if mla else each
+    width = max(mla["nope_dim"] + mla["rope_dim"], mla["v_dim"]) if mla else each
+    frequencies = [10_000.0 ** (-2 * i / turned) for i in range(turned // 2)]
     rotation = {"frequencies": frequencies, "factor": 1.0} if rope else None
     return {
         "params": [{"name": name, "shape": shape, "grad": 0} for name, shape in shapes.items()],
-        "shape": {"n_layer": LAYERS, "n_head": HEADS, "n_kv_head": KV, "head_dim": each, "d_model": WIDTH, "seq_len": CONTEXT},
+        "shape": {"n_layer": LAYERS, "n_head": HEADS, "n_kv_head": KV, "head_dim": width, "d_model": WIDTH, "seq_len": CONTEXT},
         "config": config,
         "rotations": [rotation, rotation],
         "slopes": slopes,
         "waves": waves,
+        "score_scale": 0.9 / math.sqrt(mla["nope_dim"] + mla["rope_dim"]) if mla else None,
         "adapter": {"scales": {}, "dropout": 0.0},
         "recompute": False,
+    }
+
+
+def of_experts(at: str, moe: dict[str, Any], *, bias: bool) -> dict[str, list[int]]:
+    """The parameters of a block of experts."""
+    shapes = {f"{at}gate.weight": [moe["n_expert"], WIDTH]}
+    if "bias" in moe.get("balancing", {}):
+        shapes[f"{at}gate.e_score_correction_bias"] = [moe["n_expert"]]
+    blocks = {f"experts.{e}": moe["d_ff"] for e in range(moe["n_expert"])}
+    if "shared_d_ff" in moe:
+        blocks["shared_expert"] = moe["shared_d_ff"]
+    for name, width in blocks.items():
+        sizes = {"gate_proj": [width, WIDTH], "up_proj": [width, WIDTH], "down_proj": [WIDTH, width]}
+        for part, shape in sizes.items():
+            shapes[f"{at}{name}.{part}.weight"] = shape
+        for part, shape in sizes.items() if bias else ():
+            shapes[f"{at}{name}.{part}.bias"] = shape[:1]
+    if moe.get("shared_gate"):
+        shapes[f"{at}shared_expert_gate.weight"] = [1, WIDTH]
+    return shapes
+
+
+def of_latents(at: str, mla: dict[str, Any]) -> dict[str, list[int]]:
+    """The parameters of latent attention."""
+    rank, q_rank = mla["kv_rank"], mla.get("q_rank")
+    queries = HEADS * (mla["nope_dim"] + mla["rope_dim"])
+    q = {f"{at}q_proj.weight": [queries, WIDTH]}
+    if q_rank:
+        q = {f"{at}q_a_proj.weight": [q_rank, WIDTH], f"{at}q_a_layernorm.weight": [q_rank], f"{at}q_b_proj.weight": [queries, q_rank]}
+    return q | {
+        f"{at}kv_a_proj_with_mqa.weight": [rank + mla["rope_dim"], WIDTH],
+        f"{at}kv_a_layernorm.weight": [rank],
+        f"{at}kv_b_proj.weight": [HEADS * (mla["nope_dim"] + mla["v_dim"]), rank],
+        f"{at}o_proj.weight": [WIDTH, HEADS * mla["v_dim"]],
     }
 
 
@@ -114,6 +159,21 @@ def of_mixer(at: str, mixer: dict[str, Any]) -> dict[str, list[int]]:
         }
         biases = {f"{at}in_proj.bias": [3 * WIDTH], f"{at}conv.bias": [WIDTH], f"{at}out_proj.bias": [WIDTH]}
         return shapes | biases if config["bias"] else shapes
+    if "mamba2" in mixer:
+        net, at = mixer["mamba2"], f"{at}mamba."
+        inner, heads = net["n_head"] * net["head_dim"], net["n_head"]
+        channels = inner + 2 * net["n_group"] * net["state_dim"]
+        shapes = {
+            f"{at}in_proj.weight": [inner + channels + heads, WIDTH],
+            f"{at}conv1d.weight": [channels, net["conv_len"]],
+            f"{at}out_proj.weight": [WIDTH, inner],
+            f"{at}norm.weight": [inner],
+        }
+        return (
+            shapes
+            | {f"{at}{name}": [heads] for name in ("dt_bias", "A_log", "D")}
+            | ({f"{at}conv1d.bias": [channels]} if net["conv_bias"] else {})
+        )
     net, at = mixer["gated_delta_net"], f"{at}linear_attn."
     heads, values = net["n_value_head"], net["n_value_head"] * net["value_dim"]
     channels = 2 * net["n_key_head"] * net["key_dim"] + values
@@ -130,13 +190,41 @@ def of_mixer(at: str, mixer: dict[str, Any]) -> dict[str, list[int]]:
     }
 
 
+def experts(**changes: Any) -> dict[str, Any]:
+    return {
+        "n_expert": 4,
+        "top_k": 2,
+        "d_ff": 8,
+        "norm_topk": True,
+        "aux_loss_coef": 0.1,
+        "z_loss_coef": 0.01,
+        "balancing": {"loss": {}},
+    } | changes
+
+
+# Mixtral's, Qwen2-MoE's, DeepSeek-V2's and V3's kinds.
+MIXTURES: list[dict[str, Any]] = [
+    {"moe": experts()},
+    {"moe": experts(norm_topk=False, shared_d_ff=12, shared_gate=True), "bias": True},
+    {"moe": experts(n_expert=8, n_group=4, top_group=2, top_k=3, norm_topk=False, gate_scale=1.5, shared_d_ff=8)},
+    {"moe": experts(n_expert=8, n_group=4, top_group=2, scoring="sigmoid", gate_scale=2.5, balancing={"bias": {"rate": 0.01}})},
+]
 SHORT: dict[str, Any] = {"short_conv": {"conv_len": 3, "bias": True}}
 DELTA: dict[str, Any] = {"gated_delta_net": {"n_key_head": 2, "n_value_head": 4, "key_dim": 6, "value_dim": 5, "conv_len": 4}}
+MAMBA: dict[str, Any] = {"mamba2": {"n_head": 4, "head_dim": 4, "state_dim": 5, "n_group": 2, "conv_len": 4, "conv_bias": True}}
+SLOW: dict[str, Any] = {"mamba2": MAMBA["mamba2"] | {"n_group": 1, "conv_len": 2, "conv_bias": False, "dt_min": 0.1, "dt_max": 0.9}}
+# Values narrower than keys, as DeepSeek's; wider ones.
+LATENTS: list[dict[str, Any]] = [
+    {"mla": {"kv_rank": 10, "nope_dim": 6, "rope_dim": 4, "v_dim": 7}},
+    {"mla": {"kv_rank": 6, "q_rank": 9, "nope_dim": 3, "rope_dim": 2, "v_dim": 8, "norm_eps": 1e-5}, "attention_softcap": 5.0},
+]
 HYBRIDS: list[dict[str, Any]] = [
     {"mixer": SHORT, "attention_blocks": [1], "qk_norm": True},
     {"mixer": DELTA, "attention_blocks": [0], "attention_gate": True},
     {"mixer": {"short_conv": {"conv_len": 1, "bias": False}}, "attention_blocks": [1]},
     {"mixer": DELTA, "norm_placement": "reordered"},
+    {"mixer": MAMBA, "attention_blocks": [1]},
+    {"mixer": SLOW},
 ]
 
 
@@ -187,6 +275,8 @@ class Reading(unittest.TestCase):
             {"qk_norm": True, "qk_norm_over": "all_heads", "norm_placement": "reordered"},
             {"attention_gate": True},
             *HYBRIDS,
+            *MIXTURES,
+            *LATENTS,
         ]
         for changes in variants:
             with self.subTest(**changes), torch.no_grad():
@@ -384,7 +474,7 @@ class Updates(unittest.TestCase):
                 for seed in (1, 2):
                     torch.manual_seed(seed)
                     with torch.no_grad():
-                        for _, tensor in rank._parts("weights"):
+                        for _, tensor, _ in rank._parts("weights"):
                             local = getattr(tensor, "to_local", lambda tensor=tensor: tensor)()
                             local.normal_(0.0, 0.3)
                     rank.decoder.changed()

@@ -64,10 +64,6 @@ class AdamW8bit:
                 maps = {"mean": dynamic_map(True).to(p.device), "square": dynamic_map(False).to(p.device)}
                 self.moments[p] = {name: Moment(p.numel(), values) for name, values in maps.items()}
 
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        for p in self.moments:
-            p.grad = None
-
     @torch.no_grad()
     def step(self) -> None:
         self.steps += 1

@@ -158,7 +158,8 @@ class Attention(nn.Module):
             found = attend(q, k, v, mask, scale, cap)
         else:
             new = all_of_them[:, :, heads:] if self.qk_gains is None else torch.cat([k, v], 2)
-            found = attend_texts(q, *texts.extend(self.layer, new), mask, scale, cap)
+            keys, values = texts.extend(self.layer, new)
+            found = attend_texts(q, keys, values, mask, scale, cap)
         if gate is not None:
             found = found * gate.sigmoid()
         out: Tensor = self.out(found, adapters)

@@ -10,9 +10,12 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from .attention import Attention, Mask, Packed, kernels_take
+from .experts import Balance, Experts
 from .head import Head, capped
+from .latent import LatentAttention
 from .layers import Norm, Table, activate, matmul_dtype
 from .linear import Linear
+from .mamba import Mamba2
 from .mixers import GatedDeltaNet, ShortConv
 from .rope import Rope
 from .texts import Texts
@@ -54,17 +57,25 @@ class Block(nn.Module):
             return Norm(table, at + name, config, device) if name else None
 
         self.before1, self.after1 = norm(before1), norm(after1)
-        self.attention: Attention | None = None
-        self.mixer: ShortConv | GatedDeltaNet | None = None
+        self.attention: Attention | LatentAttention | None = None
+        self.mixer: ShortConv | GatedDeltaNet | Mamba2 | None = None
         if table.has(f"{at}conv.in_proj.weight"):
             self.mixer = ShortConv(table, model, layer, f"{at}conv", device)
         elif table.has(f"{at}linear_attn.out_proj.weight"):
             self.mixer = GatedDeltaNet(table, model, layer, f"{at}linear_attn", device)
+        elif table.has(f"{at}mamba.out_proj.weight"):
+            self.mixer = Mamba2(table, model, layer, f"{at}mamba", device)
+        elif config.get("mla"):
+            self.attention = LatentAttention(table, model, layer, f"{at}self_attn", device)
         else:
             self.attention = Attention(table, model, layer, ([at + name for name in qkv], at + out), device)
         self.before2, self.after2 = norm(before2), norm(after2)
-        self.wide = Linear(table, [at + name for name in wide], adapter, device)
-        self.down = Linear(table, [at + down], adapter, device)
+        self.experts: Experts | None = None
+        if table.has(f"{at}mlp.gate.weight"):
+            self.experts = Experts(table, model, f"{at}mlp", device)
+        else:
+            self.wide = Linear(table, [at + name for name in wide], adapter, device)
+            self.down = Linear(table, [at + down], adapter, device)
         ((self.mlp_kind, self.mlp_settings),) = config["mlp"].items()
 
     def forward(
@@ -85,7 +96,10 @@ class Block(nn.Module):
         after = self._join(x, h, self.after1)
         # With a parallel residual both read the stream before attention (arXiv 2204.06745).
         h = self._norm(self.before2, x if self.parallel else after)
-        h = self.down(activate(self.mlp_kind, self.mlp_settings, self.wide(h, adapters)), adapters)
+        if self.experts is not None:
+            h = self.experts(h, adapters)
+        else:
+            h = self.down(activate(self.mlp_kind, self.mlp_settings, self.wide(h, adapters)), adapters)
         return self._join(after, h, self.after2)
 
     def sight(
@@ -133,11 +147,17 @@ class Decoder(nn.Module):
         # The sliding window of each layer with attention; None is full attention.
         self.windows = {block.attention.window for block in blocks if block.attention is not None}
         self.mixes = any(block.mixer is not None for block in blocks)
+        self.balance: Balance | None = None
+        experts = self.experts = [block.experts for block in blocks if block.experts is not None]
+        if experts:
+            self.balance = Balance(self.config["moe"], len(experts), device)
+            for number, own in enumerate(experts):
+                own.block, own.balance = number, self.balance
         self.blocks = nn.ModuleList(blocks)
         self.norm = Norm(table, norm, self.config, device) if table.has(f"{norm}.weight") else None
         self.score = table.take("score.weight", device) if table.has("score.weight") else None
         self.head = table.take("lm_head.weight", device) if table.has("lm_head.weight") else None
-        left = sorted(set(table.infos) - set(table.made))
+        left = sorted(set(table.infos) - set(table.made) - set(table.parts))
         if left:
             raise ValueError(f"the worker has no place for {left[0]} and {len(left) - 1} others")
         self.ropes = [None if rotation is None else Rope(rotation, self.shape["seq_len"]) for rotation in model["rotations"]]

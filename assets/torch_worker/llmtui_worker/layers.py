@@ -19,7 +19,10 @@ class Table:
     def __init__(self, params: list[dict[str, Any]], frozen: torch.dtype | None = None, *, joined: bool = True) -> None:
         self.infos = {info["name"]: info for info in params}
         self.frozen, self.joined = frozen, joined
+        # By the engine's name, or by that of the first of several which are one parameter.
         self.made: dict[str, nn.Parameter] = {}
+        # The engine's name of a part of a parameter -> its name in `made`, its index in the first dimension and its rows.
+        self.parts: dict[str, tuple[str, tuple[int, slice]]] = {}
         # Counts updates of the parameters: fused optimizers do not increase their `_version`.
         self.changes = 0
 
@@ -33,6 +36,34 @@ class Table:
         """Makes `values` the storage of the parameter of this name."""
         self.made[name] = nn.Parameter(values, requires_grad=self.infos[name]["grad"] is not None)
         return self.made[name]
+
+    def stack(self, names: list[list[str]], device: torch.device) -> nn.Parameter:
+        """One parameter (len(names), rows of each, …) for the parts named. Their gradients are one, and so is their update."""
+        infos = [[self.infos[name] for name in own] for own in names]
+        first, rows = infos[0][0], sum(info["shape"][0] for info in infos[0])
+        trains = first["grad"] is not None
+        for info in (info for own in infos for info in own):
+            if (info["grad"] is not None) != trains or any(info.get(key) != first.get(key) for key in ("decay", "lr_scale")):
+                raise ValueError(f"{info['name']} and {first['name']} are one parameter, and must be trained alike")
+        dtype = torch.float32 if trains or self.frozen is None or len(first["shape"]) == 1 else self.frozen
+        values = torch.zeros([len(names), rows, *first["shape"][1:]], dtype=dtype, device=device)
+        for at, own in enumerate(infos):
+            begin = 0
+            for info in own:
+                end = begin + info["shape"][0]
+                self.parts[info["name"]] = first["name"], (at, slice(begin, end))
+                begin = end
+        return self.put(first["name"], values)
+
+    def place(self, name: str) -> tuple[nn.Parameter, tuple[int, slice] | None]:
+        """The parameter of the engine's name, and which part of it is meant."""
+        key, part = self.parts.get(name, (name, None))
+        return self.made[key], part
+
+
+def apart(x: Tensor, *sizes: int) -> Tensor:
+    """The last dimension as several."""
+    return x.reshape(*x.shape[:-1], *sizes)
 
 
 def matmul_dtype(x: Tensor) -> torch.dtype:

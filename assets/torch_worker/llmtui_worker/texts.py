@@ -17,8 +17,8 @@ class Texts:
         self.count, self.tokens, self.device = count, tokens, device
         # Cached tokens of each text.
         self.lengths = [0] * count
-        # Layer -> keys and values, (2, count + 1, key/value heads, tokens rounded up to the stride, head_dim). The last slot is scratch
-        # space for padding rows.
+        # Layer -> keys and values, (2, count + 1, key/value heads, tokens rounded up to the stride, head_dim), or one tensor that is both.
+        # The last slot is scratch space for padding rows.
         self.held: dict[int, Tensor] = {}
         self.room = -(-tokens // STRIDE) * STRIDE
         # Layer and kind -> a state of constant size behind the last token of each text, (count + 1, …), of layers without attention.
@@ -104,23 +104,23 @@ class Texts:
         for text, new in self.pieces:
             self.lengths[text] += new
 
-    def extend(self, layer: int, new: Tensor) -> tuple[Tensor, Tensor]:
-        """Stores new keys and values (R, L, 2 · heads, width) of a layer; returns all of the rows, (R, heads, seen, width) each."""
+    def extend(self, layer: int, new: Tensor, kinds: int = 2) -> tuple[Tensor, ...]:
+        """Stores new keys and values (R, L, kinds · heads, width) of a layer; returns all of the rows, (R, heads, seen, width) of each kind."""
         rows, length, both, width = new.shape
-        heads = both // 2
+        heads = both // kinds
         if layer not in self.held:
-            self.held[layer] = torch.zeros(2, self.count + 1, heads, self.room, width, dtype=new.dtype, device=self.device)
+            self.held[layer] = torch.zeros(kinds, self.count + 1, heads, self.room, width, dtype=new.dtype, device=self.device)
         held = self.held[layer]
         if len(self.slots) == 0:
             # The same for every layer: (text, head, position) of each stored token, head by head.
             text, position = self.target
             self.slots = (text[:, None] * heads + torch.arange(heads, device=self.device)) * self.room + position[:, None]
         flat = new.reshape(rows * length, both, width) if self.source is None else new[self.source]
-        by_kind = flat.view(-1, 2, heads, width).transpose(0, 1).reshape(2, -1, width)
-        held.view(2, -1, width).index_copy_(1, self.slots.view(-1), by_kind)
+        by_kind = flat.view(-1, kinds, heads, width).transpose(0, 1).reshape(kinds, -1, width)
+        held.view(kinds, -1, width).index_copy_(1, self.slots.view(-1), by_kind)
         part = held[:, :, :, : self.seen]
         part = part[:, : self.count] if self.all_of_them else part.index_select(1, self.rows)
-        return part[0], part[1]
+        return part.unbind()
 
     def recall(self, layer: int, kind: str, like: Tensor) -> Tensor:
         """What `keep` kept of the texts of the pass, (R, …), each like `like`; zeros before a text's first token."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,12 @@ class Rank:
         self.reference: Decoder | None = None
         self.optimizer: torch.optim.AdamW | AdamW8bit
         self.trained: list[tuple[dict[str, Any], nn.Parameter]] = []
+        # With 8-bit moments, whose blocks end with each tensor of the engine: these tensors, in the order of the flat buffers, and those
+        # that are parts of a parameter.
+        self.in_order: list[nn.Parameter] = []
+        self.views: list[tuple[nn.Parameter, tuple[int, slice], nn.Parameter]] = []
+        # The rate of experts' biases; 0 without any.
+        self.bias_rate = 0.0
         self.values: tuple[Tensor, Tensor] | None = None
         self.autocast = False
         self.compiled = False
@@ -101,8 +109,10 @@ class Rank:
         answer = {} if why is None else {"not_compiled": why}
         self.shape = ask["model"]
         self.sharded = ask["shard"] == "fsdp2" and (self.world > 1 or self.offloaded)
-        self.records = self.device.type == "cuda" and not self.sharded
         self.decoder = self._decoder()
+        dtype = torch.bfloat16 if self.autocast else torch.float32
+        waits = any(experts.on_host(dtype, self.device) for experts in self.decoder.experts)
+        self.records = self.device.type == "cuda" and not self.sharded and not waits
         if self.sharded:
             self.model = self.decoder
         elif self.world > 1:
@@ -110,10 +120,16 @@ class Rank:
             self.model = DistributedDataParallel(self.decoder, device_ids=devices)
         else:
             self.model = self.decoder
-        made = self.decoder.table.made
-        self.trained = [(info, made[info["name"]]) for info in ask["model"]["params"] if info["grad"] is not None]
+        made, infos = self.decoder.table.made, self.decoder.table.infos
+        self.trained = [(infos[name], parameter) for name, parameter in made.items() if infos[name]["grad"] is not None]
+        balancing = self.shape["config"]["moe"]["balancing"] if self.decoder.experts else {}
+        self.bias_rate = balancing.get("bias", {}).get("rate", 0.0)
+        updated = self.trained
+        if ask["optimizer"]["kind"] == "adamw8bit":
+            updated = self._by_name()
+            self.in_order = [parameter for _, parameter in updated]
         alike: dict[tuple[float, float], list[nn.Parameter]] = {}
-        for info, parameter in self.trained:
+        for info, parameter in updated:
             alike.setdefault((info["decay"], info["lr_scale"]), []).append(parameter)
         groups = [{"params": each, "weight_decay": decay, "lr_scale": lr_scale} for (decay, lr_scale), each in alike.items()]
         settings = ask["optimizer"]
@@ -154,17 +170,29 @@ class Rank:
             decoder.table.made = {name: new[module] for name, module in modules.items()}
         return decoder
 
-    def _parts(self, part: str) -> list[tuple[int, Tensor]]:
-        """The tensors of a flat buffer with their first elements in it, in its order."""
-        if part == "weights":
-            made = self.decoder.table.made
-            parts = [(info["offset"], made[name].detach()) for name, info in self.decoder.table.infos.items()]
-        elif part == "trained":
-            parts = [(info["grad"], p.detach()) for info, p in self.trained]
-        else:
-            assert isinstance(self.optimizer, torch.optim.AdamW)
-            parts = [(info["grad"], self.optimizer.state[p][ADAMW[part]]) for info, p in self.trained]
-        return sorted(parts, key=lambda place: place[0])
+    def _by_name(self) -> list[tuple[dict[str, Any], nn.Parameter]]:
+        """The trainable parameters as the engine names them, in the order of the flat buffers: parts of stacked ones are views."""
+        found = []
+        for info, parameter, part in self._places("grad"):
+            if part is not None:
+                whole, parameter = parameter, nn.Parameter(parameter.detach()[part])
+                self.views.append((whole, part, parameter))
+            found.append((info, parameter))
+        return found
+
+    def _places(self, buffer: str) -> list[tuple[dict[str, Any], nn.Parameter, tuple[int, slice] | None]]:
+        """The engine's tensors in the order of a flat buffer (`offset` or `grad`), each with its parameter, or that of which it is a part."""
+        table = self.decoder.table
+        infos = [info for info in table.infos.values() if info[buffer] is not None]
+        return [(info, *table.place(info["name"])) for info in sorted(infos, key=lambda info: info[buffer])]
+
+    def _parts(self, part: str) -> list[tuple[list[int], Tensor, tuple[int, slice] | None]]:
+        """The tensors of a flat buffer in its order: the shape of each, and the tensor that it is, or that it is this part of."""
+        state: Any = self.optimizer.state if isinstance(self.optimizer, torch.optim.AdamW) else {}
+        of_weights = part in ("weights", "trained")
+        places = self._places("offset" if part == "weights" else "grad")
+        tensors = {id(p): p.detach() if of_weights else state[p][ADAMW[part]] for _, p, _ in places}
+        return [(info["shape"], tensors[id(p)], of) for info, p, of in places]
 
     def load(self, ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
         """Receives a flat buffer from the engine: rank 0 reads it and broadcasts it. The count of updates comes with the moments; weights
@@ -173,7 +201,7 @@ class Rank:
         if isinstance(self.optimizer, AdamW8bit):
             if part != "weights":
                 self.optimizer.steps = ask["steps"]
-                parameters = self._in_order()
+                parameters = self.in_order
                 count = self.optimizer.part_len(part, parameters)
                 self.optimizer.set_part(part, self._receive(rest, part, torch.Size([count])).cpu(), parameters)
                 return {}
@@ -181,9 +209,15 @@ class Rank:
             for state in self.optimizer.state.values():
                 state["step"].fill_(ask["steps"])
         self._as_shards(self.decoder)
-        for _, tensor in self._parts(part):
-            whole = self._receive(rest, part, tensor.shape)
-            if isinstance(tensor, DTensor):
+        for shape, tensor, of in self._parts(part):
+            whole = self._receive(rest, part, torch.Size(shape))
+            if of is not None:
+                # A rank has the shards of some of them, in order.
+                first = self.rank * -(-len(tensor) // self.world) if isinstance(tensor, DTensor) else 0
+                local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+                if first <= of[0] < first + len(local):
+                    local[of[0] - first, of[1]].copy_(whole)
+            elif isinstance(tensor, DTensor):
                 mesh, placements = tensor.device_mesh, tensor.placements
                 local = torch.distributed.tensor.distribute_tensor(whole, mesh, placements, src_data_rank=None)
                 tensor.to_local().copy_(local.to_local())
@@ -197,10 +231,6 @@ class Rank:
         if self.sharded:
             sharded: Any = decoder
             sharded.reshard()
-
-    def _in_order(self) -> list[nn.Parameter]:
-        """The trainable parameters, in the order of the flat buffers."""
-        return [p for _, p in sorted(self.trained, key=lambda place: place[0]["grad"])]
 
     def _receive(self, rest: bytearray, part: str, shape: torch.Size) -> Tensor:
         """The next numbers of a buffer, on every rank; `rest` holds what rank 0 has read beyond them."""
@@ -223,9 +253,9 @@ class Rank:
         """Sends a flat buffer to the engine, in pieces from rank 0."""
         part = ask["part"]
         if isinstance(self.optimizer, AdamW8bit) and part not in ("weights", "trained"):
-            tensors = [self.optimizer.part(part, self._in_order())] if self.rank == 0 else []
+            tensors: Iterable[Tensor] = [self.optimizer.part(part, self.in_order)] if self.rank == 0 else []
         else:
-            tensors = [tensor for _, tensor in self._parts(part)]
+            tensors = self._whole(self._parts(part))
         # Pinned memory for copies from the GPU, sent when it is full.
         piece = torch.empty(PIECE // 4, pin_memory=self.device.type == "cuda")
         taken = 0
@@ -233,8 +263,7 @@ class Rank:
         def send() -> None:
             self.wire.send("piece", raw(piece[:taken]))
 
-        for tensor in tensors:
-            whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+        for whole in tensors:
             rest = whole.reshape(-1) if self.rank == 0 else whole.new_empty(0)
             while len(rest) > 0:
                 now = rest[: len(piece) - taken]
@@ -246,6 +275,21 @@ class Rank:
         if taken:
             send()
         return {}
+
+    @staticmethod
+    def _whole(parts: list[tuple[list[int], Tensor, tuple[int, slice] | None]]) -> Iterator[Tensor]:
+        """The same without shards, one after the other. Stacked tensors are gathered once, for all parts in a row."""
+        left = Counter(id(tensor) for _, tensor, _ in parts)
+        gathered: dict[int, Tensor] = {}
+        for _, tensor, of in parts:
+            key = id(tensor)
+            whole = gathered.get(key, tensor)
+            if isinstance(whole, DTensor):
+                whole = gathered[key] = whole.full_tensor()
+            left[key] -= 1
+            if left[key] == 0:
+                gathered.pop(key, None)
+            yield whole if of is None else whole[of]
 
     def reference_here(self, _ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
         """Keeps a frozen copy of the current weights. One that is there takes them in place: a second one may not fit beside it, and would
@@ -351,12 +395,18 @@ class Rank:
             self._let_go()
             self.decoder.train()
             if ask["micro"] == 0:
-                self.optimizer.zero_grad(set_to_none=True)
+                for _, parameter in self.trained:
+                    parameter.grad = None
+            balance = self.decoder.balance
+            if balance is not None:
+                balance.begin(torch.tensor(ask["filled"]), ask["seq_len"], micro=ask["micro"], of=ask["of"], world=self.world)
             self._sync(ask["micro"] + 1 == ask["of"])
             # Dropout is a function of the run's seed, the micro-step and the rank: a resume repeats it.
             torch.manual_seed(ask["draws"] + self.rank)
             with cast:
                 logp, entropy, top1, total = self.model(inputs, targets, first, True, packed, c, ask["temperature"])
+            if balance is not None:
+                balance.end(self.world)
         found = torch.stack([x.detach().float() for x in (logp, entropy, top1)]).cpu().contiguous()
         seconds = time.monotonic() - began
         if c is not None:
@@ -399,12 +449,14 @@ class Rank:
         return {}
 
     def norm(self, _ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
-        """Global L2 norm of the gradient."""
+        """Global L2 norm of the gradient; and of the step how many tokens experts got (`Balance`), from rank 0."""
         grads = [p.grad for _, p in self.trained if p.grad is not None]
         total = nn.utils.get_total_norm(grads)
         if isinstance(total, DTensor):
             total = total.full_tensor()
-        return {"norm": repr(float(total))}
+        balance = self.decoder.balance
+        loads = b"" if balance is None or self.rank != 0 else raw(balance.step.float().cpu())
+        return {"norm": repr(float(total)), "payload": loads}
 
     def apply(self, ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
         """One update with gradients times `scale`."""
@@ -412,7 +464,11 @@ class Rank:
             torch._foreach_mul_([p.grad for _, p in self.trained if p.grad is not None], ask["scale"])
         for group in self.optimizer.param_groups:
             group["lr"] = ask["lr"] * group["lr_scale"]
+        for whole, part, view in self.views:
+            view.grad = None if whole.grad is None else whole.grad[part]
         self.optimizer.step()
+        for experts in self.decoder.experts:
+            experts.move_bias(self.bias_rate)
         self.decoder.changed()
         return {"memory": self.memory()}
 

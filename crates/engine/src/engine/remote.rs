@@ -4,6 +4,7 @@
 
 mod asked;
 mod build;
+mod experts;
 mod held;
 mod start;
 mod texts;
@@ -335,6 +336,7 @@ impl Remote {
             .as_str()
             .and_then(|word| word.parse().ok());
         found.norm = norm.unwrap_or(f64::NAN);
+        found.experts = self.expert_load(&answers[0].frame.payload)?;
         self.record_duration((self.clock.elapsed() - begun).as_secs_f64());
         Ok(found)
     }
@@ -423,6 +425,7 @@ impl Remote {
     ) -> Result<TokenRows> {
         let (rows, length, ranks) = (batch.batch_size, batch.seq_len, self.ranks);
         let share = rows.div_ceil(ranks);
+        let n_expert = self.n_expert();
         let header = json!({
             "type": "forward", "rows": share, "seq_len": length, "first": batch.first.is_some(), "linear": coefficients.is_some(),
             "train": who.is_none(), "varied": self.varied, "draws": draws(self.at), "micro": self.micro, "of": self.of,
@@ -431,6 +434,10 @@ impl Remote {
         });
         let frame = |rank: usize| {
             let mut payload = Vec::with_capacity(4 * share * length * 4);
+            let mut header = header.clone();
+            if n_expert > 0 {
+                header["filled"] = experts::filled(batch, rank, share).into();
+            }
             // A rank with fewer rows is padded with the first row, at weight 0.
             let own =
                 || (rank * share..(rank + 1) * share).map(|row| if row < rows { row } else { 0 });
@@ -443,7 +450,7 @@ impl Remote {
             if let Some(c) = coefficients {
                 payload.extend(bytes_of(&shared(c, rank, share, length, rows)));
             }
-            Frame::with(header.clone(), payload)
+            Frame::with(header, payload)
         };
         let answers = self.ask(frame, &mut |_| {})?;
         let mut values = TokenRows::default();

@@ -99,7 +99,8 @@ pub struct Arch {
     shape: ModelShape,
     params: Params,
     linear_widths: LinearWidths,
-    /// Parameters of experts that a token is not routed to.
+    /// Parameters of experts, and of those that a token is not routed to.
+    n_in_experts: u64,
     n_idle: u64,
 }
 
@@ -108,6 +109,8 @@ impl Arch {
     pub fn of(config: &ModelConfig, vocab_size: usize) -> Arch {
         let shape = config.shape(vocab_size);
         let infos = param_infos(config, vocab_size);
+        let experts = infos.iter().filter(|info| info.expert.is_some());
+        let n_in_experts = experts.map(|info| info.len as u64).sum();
         Arch {
             config: ModelConfig {
                 n_kv_head: Some(shape.n_kv_head),
@@ -120,7 +123,8 @@ impl Arch {
             shape,
             params: Params::of(&infos),
             linear_widths: LinearWidths::of(&infos, &shape),
-            n_idle: idle(config, &infos),
+            n_in_experts,
+            n_idle: idle(config, n_in_experts),
         }
     }
 
@@ -207,6 +211,11 @@ impl Arch {
             (1.0 - share).powf(texts.saturating_sub(1) as f64)
         });
         self.n_active() as f64 + self.n_idle as f64 * (1.0 - idle)
+    }
+
+    /// Parameters of the experts of all blocks.
+    pub fn n_in_experts(&self) -> u64 {
+        self.n_in_experts
     }
 
     /// Parameters of one block, all experts included.
@@ -299,14 +308,12 @@ impl Arch {
 }
 
 /// Parameters of the experts a token is not routed to.
-fn idle(config: &ModelConfig, infos: &[ParamInfo]) -> u64 {
+fn idle(config: &ModelConfig, n_in_experts: u64) -> u64 {
     let Some(moe) = &config.moe else {
         return 0;
     };
-    let experts = infos.iter().filter(|info| info.expert.is_some());
-    let all: u64 = experts.map(|info| info.len as u64).sum();
     let n = moe.n_expert.max(1) as u64;
-    all / n * n.saturating_sub(moe.top_k as u64)
+    n_in_experts / n * n.saturating_sub(moe.top_k as u64)
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use super::scheme::UpdateState;
 use super::{Verdict, plan};
 use crate::base::human;
 use crate::hardware::GpuSummary;
-use crate::nn::mixer::MixerConfig;
 use crate::nn::mlp::MlpConfig;
 use serde::Serialize;
 
@@ -112,12 +111,8 @@ fn lacks(request: &Request) -> Option<String> {
     }
     let what = if request.base != BaseFormat::Whole || request.extras.packed_bytes.is_some() {
         "quantized bases"
-    } else if request.arch.config().moe.is_some() {
-        "experts"
-    } else if request.arch.config().mla.is_some() {
-        "latent attention"
-    } else if matches!(request.arch.config().mixer, Some(MixerConfig::Mamba2(_))) {
-        "Mamba 2"
+    } else if (request.arch.config().moe.as_ref()).is_some_and(|moe| moe.bias) {
+        "biases of a router"
     } else if request.arch.config().attention_sinks {
         "attention sinks"
     } else if matches!(request.arch.config().mlp, MlpConfig::ClampedSwiGlu(_)) {
@@ -364,18 +359,12 @@ mod tests {
         );
     }
 
-    /// A reference model has no spec that could be asked.
     #[test]
-    fn what_ranks_refuse_of_a_spec_they_refuse_of_a_model_alone() {
-        for (model, lack) in [
-            ("granite-4.0-h-1b", "Mamba 2"),
-            ("deepseek-v2-lite", "experts"),
-        ] {
+    fn ranks_train_experts_latent_attention_and_mamba_2() {
+        for model in ["granite-4.0-h-1b", "deepseek-v2-lite"] {
             let request = reference_request(models::find(model).unwrap());
             let choice = choose(&request, Some(&gpus(80, None, false))).unwrap();
-            assert_eq!((choice.engine, choice.fits), ("none", false), "{model}");
-            let words = format!("do not support {lack} yet");
-            assert!(choice.why.contains(&words), "{}", choice.why);
+            assert_eq!((choice.engine, choice.fits), ("torch", true), "{model}");
         }
     }
 
@@ -494,9 +483,6 @@ mod tests {
             assert_eq!((choice.engine, choice.gpus), ("candle", 0));
             assert!(choice.why.contains(phrase), "{}", choice.why);
         }
-        let experts = reference_request(models::find("mixtral-8x7b").unwrap());
-        let choice = choose(&experts, Some(&here)).unwrap();
-        assert!(choice.engine == "candle" && !choice.fits && choice.why.contains("experts"));
     }
 
     #[test]

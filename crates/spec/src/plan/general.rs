@@ -90,7 +90,7 @@ pub fn ledger(request: &Request) -> Ledger {
 }
 
 /// 16-bit copies of f32 weights on a rank of PyTorch in bf16. Without recomputation the backward pass has those of all blocks, which FSDP2
-/// does not share: it frees the weights that they were taken from.
+/// does not share: it frees the weights that they were taken from. Experts' are made again there, a block at a time.
 fn autocast(request: &Request, ledger: &mut Ledger) {
     let arch = &request.arch;
     if request.extras.ranks.is_none() || request.precision != Precision::Fp32Bf16Matmuls {
@@ -101,7 +101,10 @@ fn autocast(request: &Request, ledger: &mut Ledger) {
             Checkpointing::Off => arch.n_layer(),
             some => some.segment_len(arch.n_layer()) + 1,
         };
-        blocks.min(arch.n_layer()) * arch.layer_params() + head_params(arch)
+        let experts = arch.n_in_experts();
+        let others = arch.layer_params() - experts / arch.n_layer().max(1);
+        let one = experts / arch.config().expert_blocks().max(1) as u64;
+        blocks.min(arch.n_layer()) * others + one + head_params(arch)
     } else if request.lora.is_some() {
         request.n_trainable() + arch.kept_in_16_bit()
     } else {

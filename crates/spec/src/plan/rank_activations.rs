@@ -11,19 +11,38 @@ use crate::nn::{NormPlacement, ParamInfo, Role};
 
 /// Tokens of rows that a mixer computes again at once (`MOST_TOKENS` of the worker's mixers), unless a row has more.
 const MOST_TOKENS: u64 = 4096;
-/// Tokens of a chunk of a gated delta net (`CHUNK` of the worker's delta rule).
+/// Tokens of a chunk of a gated delta net and of Mamba 2 (`CHUNK` of the worker's delta rule).
 const CHUNK: u64 = 64;
 
 /// Bytes of the activations of one micro-batch, and their formula.
 pub(super) fn of(request: &Request) -> (f64, String) {
-    let (bytes, how) = of_blocks(request);
-    match recomputed_by_mixer(request) {
-        0 => (bytes, how),
-        again => {
-            let how = format!("{how}, plus {} of a mixer (estimate)", human::bytes(again));
-            (bytes + again as f64, how)
+    let (mut bytes, mut how) = of_blocks(request);
+    for (again, of) in [
+        (recomputed_by_mixer(request), "a mixer"),
+        (passed_by_experts(request), "experts"),
+    ] {
+        if again > 0 {
+            how.push_str(&format!(
+                ", plus {} of {of} (estimate)",
+                human::bytes(again)
+            ));
+            bytes += again as f64;
         }
     }
+    (bytes, how)
+}
+
+/// Bytes that the backward pass of one block of experts takes beside what is kept (`Mixed` of the worker's experts): of each place what comes
+/// back twice, the product and its gradient, and that of gate and up; of each token the sum.
+fn passed_by_experts(request: &Request) -> u64 {
+    let (arch, config) = (&request.arch, request.arch.config());
+    let Some(moe) = config.moe.as_ref().filter(|_| config.expert_blocks() > 0) else {
+        return 0;
+    };
+    let inside = if config.mlp.gated() { 2 } else { 1 };
+    let d_ff = moe.d_ff.unwrap_or(arch.shape().d_ff) as u64;
+    let place = matmul_width(request) * (2 * arch.d_model() + (2 + inside) * d_ff);
+    request.micro_tokens() * (moe.top_k as u64 * place + 4 * arch.d_model())
 }
 
 fn of_blocks(request: &Request) -> (f64, String) {
@@ -49,15 +68,44 @@ fn of_blocks(request: &Request) -> (f64, String) {
 /// Bytes per token and layer where every matrix trains, with matmuls in `width` bytes: the f32 inputs of the norms and what matmuls take
 /// of them, queries, keys, values and what attention gives, gate, up and their product.
 fn of_trained(arch: &Arch, width: u64) -> u64 {
-    let wide = if arch.config().mlp.gated() { 3 } else { 2 };
     let norms = match arch.config().norm_placement {
         // Both norms read the same stream, which autograd keeps once.
         NormPlacement::Pre if arch.config().parallel_residual => 1,
         NormPlacement::Both => 4,
         NormPlacement::Pre | NormPlacement::Post | NormPlacement::Reordered => 2,
     };
-    let matmuls = 2 * arch.d_model() + wide * arch.active_d_ff();
-    4 * norms * arch.d_model() + width * matmuls + of_mixing(arch, width)
+    4 * norms * arch.d_model()
+        + width * arch.d_model()
+        + of_mixing(arch, width)
+        + of_mlps(arch, width)
+}
+
+/// The same of a feed-forward block in the mean: its input, gate, up and their product. Experts keep no product, and of routing logits and
+/// scores in f32, of each choice the expert, the gate twice, and three places; the router reads its input in f32.
+fn of_mlps(arch: &Arch, width: u64) -> u64 {
+    let (config, d) = (arch.config(), arch.d_model());
+    let inside = if config.mlp.gated() { 2 } else { 1 };
+    let whole = |d_ff: usize| width * (d + (inside + 1) * d_ff as u64);
+    let d_ff = arch.shape().d_ff;
+    let of = |layer| match config.experts(layer) {
+        None => whole(d_ff),
+        Some(moe) => {
+            let places = moe.top_k as u64;
+            let routing = 8 * moe.n_expert as u64 + 40 * places;
+            let read = if width < 4 { 4 * d } else { 0 };
+            let own = width * (d + inside * places * moe.d_ff.unwrap_or(d_ff) as u64);
+            let shared = moe.shared_d_ff.map_or(0, whole);
+            // In f32 all read the same tensor.
+            let once = if width < 4 || shared == 0 {
+                0
+            } else {
+                width * d
+            };
+            routing + read + own + shared - once
+        }
+    };
+    let all: u64 = (0..arch.n_layer() as usize).map(of).sum();
+    all / arch.n_layer().max(1)
 }
 
 /// The same of attention, or of the mixer in its place, of a block in the mean: queries, keys, values, what attention gives and its
@@ -65,6 +113,7 @@ fn of_trained(arch: &Arch, width: u64) -> u64 {
 fn of_mixing(arch: &Arch, width: u64) -> u64 {
     let config = arch.config();
     let of = |layer| match config.mixer(layer) {
+        None if config.mla.is_some() => of_latent(arch, width),
         None => {
             let gate = if config.attention_gate { 2 } else { 0 };
             width * ((2 + gate) * arch.q_width() + 2 * arch.kv_width()) + 4 * arch.n_head()
@@ -74,15 +123,36 @@ fn of_mixing(arch: &Arch, width: u64) -> u64 {
             let channels = net.conv_channels(config.d_model);
             width * (channels + 2 * net.values() + 2 * net.n_value_head) as u64
         }
-        // Refused there.
         Some(MixerConfig::Mamba2(net)) => width * (net.sizes().wide() + net.inner()) as u64,
     };
     let all: u64 = (0..arch.n_layer() as usize).map(of).sum();
     all / arch.n_layer().max(1)
 }
 
+/// The same of latent attention: inputs of the norms of latent vectors in f32 and what they give; of all heads queries, keys, values and what
+/// attention gives, in one width, and without its zeros what goes out.
+fn of_latent(arch: &Arch, width: u64) -> u64 {
+    let Some(mla) = &arch.config().mla else {
+        return 0;
+    };
+    let ranks = (mla.q_rank.unwrap_or(0) + mla.kv_rank) as u64;
+    let out = if is_cut(arch) {
+        arch.n_head() * mla.v_dim as u64
+    } else {
+        0
+    };
+    (4 + width) * ranks + width * (4 * arch.q_width() + out) + 4 * arch.n_head()
+}
+
+/// Whether values of latent attention are narrower than the heads that attention computes with.
+fn is_cut(arch: &Arch) -> bool {
+    let mla = arch.config().mla.as_ref();
+    mla.is_some_and(|mla| mla.v_dim < mla.head_dim())
+}
+
 /// Bytes that one mixer computes again in the backward pass: in f32, as if rows were packed. Counted on a processor (PyTorch 2.15) as what
-/// autograd keeps: 69,000 numbers a token of a gated delta net of 16 heads of 128 features, 87,000 of packed rows.
+/// autograd keeps: 69,000 numbers a token of a gated delta net of 16 heads of 128 features, 87,000 of packed rows; of Granite 4.0 H 1B's
+/// Mamba 2 (48 heads of 64 features) 53,000 and 64,000.
 fn recomputed_by_mixer(request: &Request) -> u64 {
     let config = request.arch.config();
     // In f32 the input is there already.
@@ -93,7 +163,12 @@ fn recomputed_by_mixer(request: &Request) -> u64 {
         masked
             + match mixer {
                 MixerConfig::ShortConv(_) => (4 + 3 * cast) * channels,
-                MixerConfig::Mamba2(net) => 4 * channels + 4 * net.inner() as u64,
+                MixerConfig::Mamba2(net) => {
+                    let (heads, inner) = (net.n_head as u64, net.inner() as u64);
+                    let states = 2 * inner * net.state_dim as u64 / CHUNK;
+                    let wide = net.sizes().wide() as u64;
+                    4 * channels + 7 * inner + 2 * CHUNK * heads + states + cast * wide
+                }
                 MixerConfig::GatedDeltaNet(net) => {
                     let (heads, values) = (net.n_value_head as u64, net.values() as u64);
                     let keys = heads * net.key_dim as u64;
@@ -144,17 +219,24 @@ impl Reader {
         })
     }
 
-    /// Elements of its input, per token.
-    fn input(self, arch: &Arch) -> u64 {
+    /// Elements of its input, per token; of feed-forward blocks beside experts those of the shared one.
+    fn input(self, arch: &Arch, layer: u64) -> u64 {
         match self {
             Reader::Attention | Reader::Mixer | Reader::Mlp => arch.d_model(),
-            Reader::Output => arch.q_width(),
+            Reader::Output => {
+                let of_head = arch.config().mla.as_ref().map(|mla| mla.v_dim as u64);
+                of_head.map_or(arch.q_width(), |v_dim| arch.n_head() * v_dim)
+            }
             Reader::MixerOutput => match &arch.config().mixer {
                 Some(MixerConfig::GatedDeltaNet(net)) => net.values() as u64,
                 Some(MixerConfig::Mamba2(net)) => net.inner() as u64,
                 _ => arch.d_model(),
             },
-            Reader::Down => arch.active_d_ff(),
+            Reader::Down => {
+                let shared = arch.config().experts(layer as usize);
+                let shared = shared.map(|moe| moe.shared_d_ff.unwrap_or(0) as u64);
+                shared.unwrap_or(arch.shape().d_ff as u64)
+            }
         }
     }
 }
@@ -178,7 +260,8 @@ fn bytes_per_token(request: &Request) -> u64 {
     let infos = request.param_infos();
     let matrices = infos
         .iter()
-        .filter(|info| info.layer.is_some() && info.shape.len() == 2);
+        // Experts keep the same, trained or not.
+        .filter(|info| info.layer.is_some() && info.expert.is_none() && info.shape.len() == 2);
     let matrices: Vec<_> = matrices
         .filter_map(|info| Some((info.layer?, Reader::of(info.role)?, info)))
         .collect();
@@ -197,9 +280,10 @@ fn bytes_per_token(request: &Request) -> u64 {
                 ranks += rank(info).unwrap_or(0);
                 trains |= info.trains();
             }
-            // What attention gives is kept by it, unless a gate comes between.
-            let is_copied = reader == Reader::Output && !arch.config().attention_gate;
-            let input = reader.input(arch);
+            // What attention gives is kept by it, unless a gate or a cut comes between.
+            let gives_other = arch.config().attention_gate || is_cut(arch);
+            let is_copied = reader == Reader::Output && !gives_other;
+            let input = reader.input(arch, layer);
             more += width * ranks;
             if ranks > 0 && drops {
                 more += input + if is_copied { width * input } else { 0 };
@@ -319,6 +403,57 @@ mod tests {
         ]);
         let less = 2 * d + (3 * 2 * values + 2 * q) / 4;
         assert_eq!(bytes_per_token(&few), bytes(2) + 2 * 3 * 8 - less);
+    }
+
+    #[test]
+    fn experts_keep_what_their_tokens_need_and_pass_one_block_back_at_a_time() {
+        let moe = "model.moe={n_expert: 16, top_k: 4, d_ff: 256, shared_d_ff: 512, every: 2}";
+        let (plain, mixed) = (smollm2(&[]), smollm2(&[moe]));
+        let (d, f, w) = (576, 1536, 2);
+        let dense = w * (d + 3 * f);
+        let routing = 4 * 2 * 16 + 40 * 4;
+        // The router reads f32; experts and the shared one have a rounded copy each.
+        let experts = routing + 4 * d + w * (d + 2 * 4 * 256) + w * (d + 3 * 512);
+        // One block of two has experts.
+        let more = (experts - dense) / 2;
+        assert_eq!(bytes_per_token(&mixed) - bytes_per_token(&plain), more);
+        assert_eq!(passed_by_experts(&plain), 0);
+        let place = w * (2 * d + 4 * 256);
+        let passed = 16 * 1024 * (4 * place + 4 * d);
+        assert_eq!(passed_by_experts(&mixed), passed);
+        let planned = plan(&mixed).memory.bytes(Part::Activations);
+        assert_eq!(planned, bytes_per_token(&mixed) * 16 * 1024 * 30 + passed);
+        // Frozen experts keep the same: gates have a gradient.
+        let frozen = smollm2(&[moe, "train.freeze=[experts]"]);
+        assert_eq!(bytes_per_token(&frozen), bytes_per_token(&mixed));
+    }
+
+    /// DeepSeek-V2-Lite's: values of 128 features, keys of 192.
+    #[test]
+    fn latent_attention_keeps_whole_heads() {
+        let of = |set: &[&str]| {
+            let mla = "model.mla={kv_rank: 512, nope_dim: 128, rope_dim: 64, v_dim: 128}";
+            bytes_per_token(&smollm2(
+                &[&[mla, "model.n_kv_head=null", "model.n_head=16"], set].concat(),
+            ))
+        };
+        let (d, f, heads) = (576, 1536, 16);
+        let whole = 8 * d + 2 * (2 * d + 3 * f) + 6 * 512 + 2 * heads * (4 * 192 + 128) + 4 * heads;
+        assert_eq!(of(&[]), whole);
+        // What goes out is a cut of what attention keeps.
+        let few =
+            "adapter={lora: {rank: 8, dropout: 0.0, targets: custom, custom: [gate, up, down]}}";
+        assert_eq!(of(&[few]), whole + 2 * 3 * 8 - 2 * (d + heads * 128));
+    }
+
+    /// Granite 4.0 H 1B's; 63,516 numbers were counted a token.
+    #[test]
+    fn mamba_2_computes_its_chunks_again() {
+        let mamba = "model.mixer={mamba2: {n_head: 48, head_dim: 64, state_dim: 128}}";
+        let f32s = smollm2(&[mamba, "train.precision=f32"]);
+        let again = recomputed_by_mixer(&f32s) as f64;
+        let share = again / (4.0 * 4096.0 * 63_516.0);
+        assert!((share - 1.0).abs() < 0.02, "{share}");
     }
 
     #[test]

@@ -107,8 +107,6 @@ mod tests {
         assert_eq!(refused(&["engine=torch"]), None);
         let words = refused(&["optimizer=lion"]).unwrap();
         assert!(words.contains("adamw and adamw8bit only"), "{words}");
-        let words = refused(&["model.mixer=mamba2"]).unwrap();
-        assert!(words.contains("does not support mamba2"), "{words}");
         let words = refused(&["model.attention_sinks=true"]).unwrap();
         assert!(
             words.contains("does not support attention_sinks"),
@@ -116,5 +114,8 @@ mod tests {
         );
         let words = refused(&["model.mlp=clamped_swiglu"]).unwrap();
         assert!(words.contains("does not support clamped_swiglu"), "{words}");
+        for model in ["model.mixer=mamba2", "model.moe.n_expert=4", "model.mla={}"] {
+            assert_eq!(refused(&[model]), None, "{model}");
+        }
     }
 }

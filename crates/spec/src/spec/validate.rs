@@ -22,7 +22,6 @@ use crate::data::tokenizer::TokenizerConfig;
 use crate::hf;
 use crate::methods::ReferenceChoice;
 use crate::nn::HeadKind;
-use crate::nn::mixer::MixerConfig;
 use crate::nn::mlp::MlpConfig;
 use crate::optim::OptimizerConfig;
 use crate::workers::torch;
@@ -158,7 +157,6 @@ fn engine(config: &RunConfig, judge: &mut IssueCollector) {
         return;
     };
     machines(torch, judge);
-    let here = "use engine: candle";
     let word = config.method.entry().id;
     judge.want(
         config
@@ -170,15 +168,9 @@ fn engine(config: &RunConfig, judge: &mut IssueCollector) {
         "use grpo or rloo, which need none, or engine: candle",
     );
     judge.want(
-        config.model.moe.is_none(),
-        &["engine", "model.moe"],
-        "engine: torch does not support mixture of experts yet",
-        here,
-    );
-    judge.want(
-        config.model.mla.is_none(),
-        &["engine", "model.mla"],
-        "engine: torch does not support latent attention yet",
+        config.model.moe.as_ref().is_none_or(|moe| !moe.bias),
+        &["engine", "model.moe.bias"],
+        "engine: torch does not support model.moe.bias yet",
         here,
     );
     judge.want(
@@ -191,12 +183,6 @@ fn engine(config: &RunConfig, judge: &mut IssueCollector) {
         !matches!(config.model.mlp, MlpConfig::ClampedSwiGlu(_)),
         &["engine", "model.mlp"],
         "engine: torch does not support clamped_swiglu yet",
-        here,
-    );
-    judge.want(
-        !matches!(config.model.mixer, Some(MixerConfig::Mamba2(_))),
-        &["engine", "model.mixer"],
-        "engine: torch does not support mamba2 yet",
         here,
     );
     judge.want(

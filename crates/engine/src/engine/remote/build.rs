@@ -61,6 +61,7 @@ pub(super) fn build(
             },
             "config": config,
             "rotations": rotations,
+            "score_scale": config.score_scale(),
             "slopes": config.position.slopes(shape.n_head),
             "waves": config.position.adds_position_vectors(),
             "adapter": {

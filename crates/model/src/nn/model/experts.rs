@@ -20,6 +20,20 @@ pub struct ExpertLoad {
 }
 
 impl ExpertLoad {
+    /// Over the tallies of a step, one for each block; `None` if none has tokens.
+    pub fn over(tallies: &[Tally]) -> Option<ExpertLoad> {
+        let seen = tallies.iter().filter(|tally| tally.tokens > 0.0);
+        let loads: Vec<ExpertLoad> = seen.map(ExpertLoad::of).collect();
+        let n = loads.len() as f64;
+        let mean = |f: fn(&ExpertLoad) -> f64| loads.iter().map(f).sum::<f64>() / n;
+        (n > 0.0).then(|| ExpertLoad {
+            busiest: mean(|l| l.busiest),
+            entropy: mean(|l| l.entropy),
+            aux_loss: mean(|l| l.aux_loss),
+            z_loss: mean(|l| l.z_loss),
+        })
+    }
+
     fn of(tally: &Tally) -> ExpertLoad {
         let total: f64 = tally.counts.iter().sum();
         let n = tally.counts.len() as f64;
@@ -62,16 +76,7 @@ impl Model {
 
     /// The load of the experts; `None` without experts, or before a training pass. Only available on the fused backend.
     pub fn expert_load(&self) -> Option<ExpertLoad> {
-        let seen = self.loads.0.iter().filter(|tally| tally.tokens > 0.0);
-        let loads: Vec<ExpertLoad> = seen.map(ExpertLoad::of).collect();
-        let n = loads.len() as f64;
-        let mean = |f: fn(&ExpertLoad) -> f64| loads.iter().map(f).sum::<f64>() / n;
-        (n > 0.0).then(|| ExpertLoad {
-            busiest: mean(|l| l.busiest),
-            entropy: mean(|l| l.entropy),
-            aux_loss: mean(|l| l.aux_loss),
-            z_loss: mean(|l| l.z_loss),
-        })
+        ExpertLoad::over(&self.loads.0)
     }
 
     /// Begins an optimizer step: gradients and expert tallies are reset. A previous step that was not applied
