@@ -109,6 +109,7 @@ pub fn places(model: &Model) -> Vec<Vec<Range<usize>>> {
     let ranges = tensors.into_iter().map(|tensor| match tensor.values {
         Values::Own(parts) => parts,
         Values::Turned(whole) => Vec::from([whole]),
+        Values::Experts(experts) => experts.parts.into_iter().flatten().collect(),
         Values::Zeros => Vec::new(),
     });
     ranges.filter(|ranges| !ranges.is_empty()).collect()
