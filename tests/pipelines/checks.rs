@@ -103,7 +103,7 @@ fn a_stage_that_starts_from_a_faulty_one_is_looked_at_where_its_model_is_known()
 stages:
   - {name: base, train: smoke, set: {lr: -2}}
   - {name: more, train: smoke, set: {lr: -1}}
-  - {name: last, train: smoke, from: more, set: {epochs: 0}}
+  - {name: last, train: smoke, from: more, set: {lr: -3}}
   - {name: good, train: smoke, from: base}
 ",
     );
