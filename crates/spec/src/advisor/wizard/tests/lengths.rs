@@ -83,13 +83,14 @@ fn steps_and_passes_are_those_of_the_run_for_every_kind_of_row_and_method() {
         for at in open {
             wizard.go_to(Step::Method);
             wizard.select(at);
-            until(&mut wizard, Step::Settings);
-            // The settings are not left without a teacher.
             let key = "method.*.teacher";
             wizard.answers.settings.remove(key);
+            until(&mut wizard, Step::Settings);
+            // The settings are not left without a teacher.
             if wizard.answers.method == Some(MethodId::Distill) {
-                let to_come = crate::models::TO_COME.to_string();
-                wizard.answers.settings.insert(key.into(), to_come);
+                let row = wizard.knobs().iter().position(|knob| knob.path == key);
+                wizard.select(row.unwrap());
+                wizard.type_in(crate::models::TO_COME);
             }
             until(&mut wizard, Step::Plan);
             let spec = wizard.draft().unwrap().0.spec().unwrap();
