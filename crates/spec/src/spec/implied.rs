@@ -356,7 +356,7 @@ mod tests {
             assert_eq!(plain.schedule.warmup_steps(), 7);
             assert_eq!(plain.eval.every.steps(15), 4);
         }
-        assert_eq!(seen, 9);
+        assert_eq!(seen, 10);
     }
 
     #[test]
