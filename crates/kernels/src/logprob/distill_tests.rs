@@ -175,7 +175,10 @@ fn check(shape: Shape, kind: (f32, f32), cap: Option<f32>, chunk_rows: Option<us
     let names = ["divergence", "dhidden", "dtable", "entropy", "agrees"];
     for ((name, found), exact) in names.iter().zip(&found).zip(&wanted) {
         let what = format!("{name} of {shape:?} {kind:?} {cap:?}");
-        assert_close(&what, found, exact, 5e-6);
+        // Where both distributions are nearly the same, logarithms cancel: what is left is their rounding, some 1e-8.
+        let largest = exact.iter().fold(1e-6, |max: f64, x| max.max(x.abs()));
+        let tolerance = 5e-6_f64.max(1e-7 / largest);
+        assert_close(&what, found, exact, tolerance);
     }
 }
 

@@ -253,7 +253,11 @@ mod tests {
         // Every preset takes every optimizer that its method has, with a rate that falls.
         for preset in presets(&SpecSources::default()) {
             for optimizer in ["lion", "adafactor", "adamw8bit"] {
-                let words = [format!("optimizer={optimizer}")];
+                let mut words = vec![format!("optimizer={optimizer}")];
+                if preset.name == "distill" {
+                    let to_come = crate::models::TO_COME;
+                    words.push(format!("method.distill.teacher={to_come}"));
+                }
                 let loaded = load(&preset.name, &words, &SpecSources::default());
                 let spec = loaded
                     .unwrap_or_else(|e| panic!("{}: {e}", preset.name))
@@ -352,7 +356,7 @@ mod tests {
             assert_eq!(plain.schedule.warmup_steps(), 7);
             assert_eq!(plain.eval.every.steps(15), 4);
         }
-        assert_eq!(seen, 9);
+        assert_eq!(seen, 10);
     }
 
     #[test]

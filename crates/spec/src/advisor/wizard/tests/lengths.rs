@@ -83,6 +83,15 @@ fn steps_and_passes_are_those_of_the_run_for_every_kind_of_row_and_method() {
         for at in open {
             wizard.go_to(Step::Method);
             wizard.select(at);
+            let key = "method.*.teacher";
+            wizard.answers.settings.remove(key);
+            until(&mut wizard, Step::Settings);
+            // The settings are not left without a teacher.
+            if wizard.answers.method == Some(MethodId::Distill) {
+                let row = wizard.knobs().iter().position(|knob| knob.path == key);
+                wizard.select(row.unwrap());
+                wizard.type_in(crate::models::TO_COME);
+            }
             until(&mut wizard, Step::Plan);
             let spec = wizard.draft().unwrap().0.spec().unwrap();
             if spec.rollout_length().is_some() {
