@@ -77,7 +77,7 @@ pub(super) fn give_the_same_losses(cases: &[(&str, [&str; 2])], ids: &[&str], bo
             );
             assert!(apart < bound, "{preset} {settings:?} {ranks}: {own:?}");
         }
-        if settings[1].starts_with("data.packing") {
+        if settings[1].contains("data.packing=packed") {
             let unpacked = [
                 settings[0],
                 "data.packing=padded",
