@@ -157,6 +157,7 @@ fn engine(config: &RunConfig, judge: &mut IssueCollector) {
         return;
     };
     machines(torch, judge);
+    let here = "use engine: candle";
     let word = config.method.entry().id;
     judge.want(
         config
