@@ -427,6 +427,8 @@ pub fn fold_from(run: &RunDir, offset: u64) -> std::io::Result<RunState> {
     while let Some(envelope) = tail.next_event()? {
         state.apply(&envelope);
     }
+    state.damaged = tail.damaged();
+    state.unknown += tail.newer();
     Ok(state)
 }
 

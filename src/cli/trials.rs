@@ -102,7 +102,7 @@ pub fn state(run: &RunDir, summary: &RunSummary) -> State {
         RunStatus::Finished => State::Ended,
         RunStatus::Live => State::Live,
         RunStatus::Failed if run_ref::last_outcome(run) == Some(Outcome::Failed) => State::Ended,
-        RunStatus::Stopped | RunStatus::Crashed | RunStatus::Failed => {
+        RunStatus::Stopped | RunStatus::Crashed | RunStatus::Failed | RunStatus::Unreadable => {
             match run.checkpoints().is_empty() {
                 true => State::Nothing,
                 false => State::Unfinished,

@@ -242,7 +242,7 @@ fn followed(
             format!("its run still trains, and cannot be watched: {attach}")
         })),
         // Its engine was killed: the resume goes on from its newest checkpoint.
-        RunStatus::Crashed | RunStatus::Empty => None,
+        RunStatus::Crashed | RunStatus::Empty | RunStatus::Unreadable => None,
         RunStatus::Failed => Some(Ended::Failed {
             exit: exit_of(status),
             why: summary.message,

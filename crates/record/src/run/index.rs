@@ -52,6 +52,8 @@ pub enum RunStatus {
     /// Created, but nothing was ever logged.
     #[default]
     Empty,
+    /// It has a log, of which no line can be read.
+    Unreadable,
 }
 
 impl RunStatus {
@@ -77,6 +79,7 @@ impl RunStatus {
             RunStatus::Failed => "failed",
             RunStatus::Crashed => "crashed",
             RunStatus::Empty => "empty",
+            RunStatus::Unreadable => "unreadable",
         }
     }
 }
@@ -312,7 +315,10 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
     let lowest = lowest.min_by(f64::total_cmp);
     // The last evaluation may have read other rows than those before it: the engine compared what can be compared.
     let said = said.filter(|_| scan.outcome.is_some());
-    let status = scan.status(alive);
+    let status = match scan.status(alive) {
+        RunStatus::Empty if size > 0 => RunStatus::Unreadable,
+        status => status,
+    };
     // An engine that failed or died says why instead.
     let told = matches!(
         status,

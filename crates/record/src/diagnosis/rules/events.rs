@@ -10,7 +10,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "events",
         title: "events",
-        summary: "Every event of the run arrived, and all are of known kinds.",
+        summary: "Every event of the run arrived, all are of known kinds, and no line of the log is damaged.",
         source: "sequence numbers of the log",
     },
     needs: &[],
@@ -19,6 +19,9 @@ pub const RULE: Rule = Rule {
 
 fn judge(view: &View<'_>) -> Option<Finding> {
     let (missed, unknown) = (view.state.missed, view.state.unknown);
+    if view.state.damaged > 0 {
+        return Some(damaged(view));
+    }
     let (text, cause, fix) = match (missed, unknown) {
         (0, 0) => return None,
         (0, n) => (
@@ -38,4 +41,24 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         ),
     };
     Some(Finding::warn(text, cause, fix))
+}
+
+/// Lines that are no events: they are what is missing from the sequence, too.
+fn damaged(view: &View<'_>) -> Finding {
+    let n = view.state.damaged;
+    let lines = if n == 1 { "line" } else { "lines" };
+    let text = format!("{} damaged {lines} of the log skipped", human::grouped(n));
+    let fix = "check the disk; a copy of the log from before the damage restores them";
+    match view.state.last_seq {
+        0 => Finding::fail(
+            format!("{text}, and there is no other"),
+            "the log was overwritten or damaged: nothing of the run can be read from it",
+            fix,
+        ),
+        _ => Finding::warn(
+            text,
+            "a part of the log was overwritten or damaged: what it held is in no number here",
+            fix,
+        ),
+    }
 }

@@ -22,6 +22,8 @@ pub struct Tail {
     returned: usize,
     /// Lines that were too long or not UTF-8: skipped, counted, never hidden.
     damaged: u64,
+    /// Lines of a newer version of the wire: skipped and counted too.
+    newer: u64,
 }
 
 impl Tail {
@@ -37,6 +39,7 @@ impl Tail {
             ahead: String::new(),
             returned: 0,
             damaged: 0,
+            newer: 0,
         })
     }
 
@@ -64,9 +67,14 @@ impl Tail {
         self.offset - (self.ahead.len() - self.returned) as u64
     }
 
-    /// Lines skipped because they were not text or too long.
+    /// Lines skipped because they were not text, too long or no events.
     pub fn damaged(&self) -> u64 {
         self.damaged
+    }
+
+    /// Lines skipped because a newer program wrote them.
+    pub fn newer(&self) -> u64 {
+        self.newer
     }
 
     /// Appends complete lines, newlines included, to `out`, up to about `max_bytes` of them but at least one. Returns false
@@ -118,6 +126,7 @@ impl Tail {
             self.returned += line.len();
             match decoded {
                 Ok(envelope) => return Ok(Some(envelope)),
+                Err(DecodeError::Version(_)) => self.newer += 1,
                 Err(_) => self.damaged += 1,
             }
         }

@@ -32,6 +32,8 @@ use std::time::Duration;
 
 /// Code of the engine's warning that a value is not finite and that the run ends.
 pub const NON_FINITE: &str = "non_finite";
+/// Code of a link's warning that lines of the log cannot be read.
+pub const DAMAGED: &str = "damaged_lines";
 /// Samples kept, newest last; of a prompt always the first.
 pub const MAX_SAMPLES: usize = 64;
 /// Looks at held-out examples that are kept.
@@ -133,6 +135,8 @@ pub struct RunState {
     pub missed: u64,
     /// Events of types unknown to this build.
     pub unknown: u64,
+    /// Lines of its log that cannot be read.
+    pub damaged: u64,
     /// Why nothing goes on, as the link says, and since when: until a newer event comes.
     pub halted: Option<(StopCause, UnixMillis)>,
     /// Wall time of the first event and of the newest.
@@ -162,6 +166,10 @@ impl RunState {
             // A reply of the link itself, such as "the engine is busy": not part of the log.
             match &envelope.event {
                 Event::Accepted { .. } | Event::Rejected { .. } => {
+                    self.fold(envelope.t, &envelope.event);
+                }
+                // It is about the log itself.
+                Event::Warned { code, .. } if code == DAMAGED => {
                     self.fold(envelope.t, &envelope.event);
                 }
                 Event::Warned { code, .. } => {

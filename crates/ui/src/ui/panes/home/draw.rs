@@ -574,7 +574,7 @@ fn mark(run: &RunSummary, verdict: Status, glyphs: &Glyphs) -> (&'static str, Me
         RunStatus::Live => (glyphs.dot, Meaning::Good),
         RunStatus::Finished => (glyphs.ok, Meaning::Muted),
         RunStatus::Stopped => (glyphs.ring, Meaning::Muted),
-        RunStatus::Failed | RunStatus::Crashed => (glyphs.bad, Meaning::Bad),
+        RunStatus::Failed | RunStatus::Crashed | RunStatus::Unreadable => (glyphs.bad, Meaning::Bad),
         RunStatus::Empty => (" ", Meaning::Muted),
     };
     match verdict {
