@@ -13,7 +13,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "weight_decay",
         title: "weight decay",
-        summary: "lr · weight_decay is below 0.5 % a step, or weights grow under large updates, or the prediction entropy is no more than 15 % above the loss.",
+        summary: "lr · weight_decay is below 0.5 % a step, or weights grow under large updates, or the prediction entropy is no more than 15 % above the loss; and it is below 1 % a step, or weights do not shrink.",
         source: "AdamW shrinks a weight by lr · weight_decay a step: Loshchilov & Hutter, arXiv 1711.05101; the margin is a rule of thumb",
     },
     needs: &[
@@ -27,6 +27,10 @@ pub const RULE: Rule = Rule {
 
 /// Share of a weight removed in one step.
 const TAKEN: f64 = 5e-3;
+/// Above this share a weight has forgotten within 100 steps what they wrote: then weights that shrink are evidence enough.
+const MOST: f64 = 1e-2;
+/// Weights that are this small a share of their first spread have shrunk.
+const SHRUNK: f64 = 0.8;
 /// Updates of this share should make weights grow.
 const LARGE: f64 = 1e-2;
 const GROWN: f64 = 1.5;
@@ -40,6 +44,9 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let head = view.state.head.as_ref()?;
     let optimizer = head.spec["optimizer"].as_object()?.values().next()?;
     let taken = view.lr()? * optimizer["weight_decay"].as_f64()?;
+    if taken < TAKEN {
+        return None;
+    }
     let (loss, entropy) = (view.loss()?.now, view.typical_of_last(metric::ENTROPY, 20)?);
     let update = view.typical(metric::UPDATE_RATIO)?;
     let rows = view.state.layers.get(metric::WEIGHT_STD)?.rows();
@@ -47,11 +54,13 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         |row: &LayerRow| median(&row.values.iter().map(|x| f64::from(*x)).collect::<Vec<_>>());
     let (first, now) = (spread(rows.first()?)?, spread(rows.last()?)?);
     let stands = update > LARGE && now < GROWN * first;
-    if taken < TAKEN || !stands || entropy < (1.0 + UNSURE) * loss {
+    let unsure = entropy >= (1.0 + UNSURE) * loss;
+    let shrinks = taken >= MOST && now < SHRUNK * first;
+    if !(stands && unsure || shrinks) {
         return None;
     }
     let number = human::number;
-    let signals = vec![
+    let mut signals = vec![
         Signal::of(
             metric::WEIGHT_STD,
             now,
@@ -63,16 +72,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         )
         .at(view.state.step),
         Signal::of(
-            metric::ENTROPY,
-            entropy,
-            format!(
-                "entropy {} above train loss {}: underconfident",
-                number(entropy),
-                number(loss)
-            ),
-        ),
-        Signal::of(
-            "lr",
+            metric::LR,
             taken,
             format!(
                 "lr · weight_decay removes {} of each weight per step",
@@ -80,6 +80,14 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             ),
         ),
     ];
+    if unsure {
+        let text = format!(
+            "entropy {} above train loss {}: underconfident",
+            number(entropy),
+            number(loss)
+        );
+        signals.push(Signal::of(metric::ENTROPY, entropy, text));
+    }
     Some(Finding::warn(
         signals,
         "weight decay removes what is learned",
