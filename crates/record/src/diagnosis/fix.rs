@@ -36,6 +36,11 @@ const SETTINGS: &[Setting] = &[
     of("weight_decay", Key("weight_decay")),
     of("dropout", Key("model.dropout")),
     of("qk_norm", Key("model.qk_norm")),
+    of("initializer_range", Key("model.init_std")),
+    of("attention_scale", Key("model.attention_scale")),
+    of("logit_scale", Key("model.logit_scale")),
+    of("embedding_scale", Key("model.embedding_scale")),
+    of("residual_scale", Key("model.residual_scale")),
     of("gradient_accumulation_steps", Key("train.grad_accum_steps")),
     of("loss_type", OfMethod(&[("grpo", "aggregation")])),
     of(
@@ -56,6 +61,60 @@ const SETTINGS: &[Setting] = &[
     of("num_generations", Key("rollout.group_size")),
     of("num_iterations", Key("rollout.epochs")),
 ];
+
+/// A setting by its names, for reading a fix that is rendered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Name {
+    /// In Transformers, TRL and PyTorch.
+    pub theirs: &'static str,
+    ours: &'static Ours,
+}
+
+/// The names of all settings that fixes change.
+pub(super) fn names() -> impl Iterator<Item = Name> {
+    SETTINGS.iter().map(|setting| Name {
+        theirs: setting.theirs,
+        ours: &setting.ours,
+    })
+}
+
+impl Name {
+    /// Whether a word of a fix is this setting: by either name, or written in full, as `optimizer.adamw.lr` is `lr`.
+    pub fn is(&self, word: &str) -> bool {
+        let last = |key: &str| word == key || word.rsplit('.').next() == key.rsplit('.').next();
+        let ours = match self.ours {
+            Key(key) => last(*key),
+            OfMethod(keys) => keys.iter().any(|(method, key)| {
+                let rest = word
+                    .strip_prefix("method.")
+                    .and_then(|rest| rest.strip_prefix(method));
+                rest.and_then(|rest| rest.strip_prefix('.')) == Some(*key)
+            }),
+        };
+        word == self.theirs || ours
+    }
+
+    /// Its value in a spec.
+    pub fn value(&self, spec: &serde_json::Value) -> Option<f64> {
+        let at = |path: String| spec.pointer(&path)?.as_f64();
+        match self.ours {
+            Key(key) if key.contains('.') => at(format!("/{}", key.replace('.', "/"))),
+            Key("clip_norm") => at("/train/clip_norm".into()),
+            Key(key) => spec["optimizer"].as_object()?.values().next()?[*key].as_f64(),
+            OfMethod(keys) => keys
+                .iter()
+                .find_map(|(method, key)| at(format!("/method/{method}/{key}"))),
+        }
+    }
+
+    /// Its key where it can be changed while a run trains.
+    pub fn live(&self) -> Option<&'static str> {
+        match self.ours {
+            Key(key) => Some(*key),
+            OfMethod(_) => None,
+        }
+    }
+}
 
 /// The program for whose runs a fix is rendered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -65,6 +65,7 @@ impl Verdict {
             Verdict::NotLearning => &[
                 "not_learning",
                 "token_frequencies",
+                "sudden_drop",
                 "empty_answers",
                 "constant_reward",
                 "reward_hacking",
@@ -78,7 +79,7 @@ impl Verdict {
     fn matches(self, finding: &Finding) -> bool {
         // These may warn about healthy runs: a warning of theirs does not determine a verdict.
         let bad = match finding.id.as_str() {
-            "constant_reward" | "reward_hacking" | "token_frequencies" => {
+            "constant_reward" | "reward_hacking" | "token_frequencies" | "sudden_drop" => {
                 finding.status == Status::Fail
             }
             _ => finding.status <= Status::Warn,

@@ -5,6 +5,7 @@ use super::metric;
 use crate::base::human;
 use crate::base::stats;
 use crate::run::RunState;
+use crate::run::layers::{LayerMap, LayerRow};
 use crate::run::series::{Bucket, Point, Series};
 use crate::run::state::Evaluation;
 use std::ops::Range;
@@ -24,6 +25,11 @@ const PARTS: usize = 256;
 /// Share of the uniform loss that a model reaches by token frequencies alone: English text has about 0.7
 /// of ln V both in bytes and in tokens of 50,000 words.
 pub const FREQUENCIES: f64 = 0.75;
+/// Margin above a uniform prediction or the start beyond which a loss is worse: this share of it, and at least this many nats.
+pub const ABOVE: f64 = 0.1;
+pub const ABOVE_NATS: f64 = 0.5;
+/// Losses below this, in nats, may be of any kind, or of a solved task.
+const NOTHING: f64 = 0.02;
 /// A common KL coefficient (DeepSeekMath, arXiv 2402.03300).
 const BETA: f64 = 0.04;
 /// A slope of this many standard errors is significant.
@@ -212,6 +218,46 @@ impl<'a> View<'a> {
         (head.vocab_size > 1).then(|| (head.vocab_size as f64).ln())
     }
 
+    /// The settings of the model; null where the log has none, as of other programs.
+    pub fn model(&self) -> &serde_json::Value {
+        let head = self.state.head.as_ref();
+        head.map_or(&serde_json::Value::Null, |head| &head.spec["model"])
+    }
+
+    /// The loss that weights which began at random are clearly worse above than a uniform guess.
+    pub fn useless(&self) -> Option<f64> {
+        let guessing = self.guessing().filter(|_| self.from_scratch())?;
+        Some(guessing + (ABOVE * guessing).max(ABOVE_NATS))
+    }
+
+    /// Whether all weights of the blocks are exactly 0.
+    pub fn weights_are_zero(&self) -> bool {
+        let probed = self.state.layers.get(metric::WEIGHT_STD);
+        let zero = |row: &LayerRow| row.values.iter().all(|x| *x == 0.0);
+        match probed.and_then(LayerMap::last) {
+            Some(row) => zero(row),
+            None => self.from_scratch() && super::scales::begins_at_zero(self.model()),
+        }
+    }
+
+    /// Whether the log is of another program, and a loss in it that does not fall may be a fault: not that of a policy or of pairs.
+    pub fn is_unexplained(&self, loss: &Loss) -> bool {
+        let policy = self.has_rollouts() || self.state.series.contains_key(metric::POLICY_LOSS);
+        let of_pairs = self.compares_pairs() || self.has_reference();
+        self.state.is_foreign() && !policy && !of_pairs && loss.start > NOTHING
+    }
+
+    /// Whether every learning rate that was logged is 0.
+    pub fn lr_is_zero(&self) -> bool {
+        let Some(series) = self.state.series.get(metric::LR) else {
+            return false;
+        };
+        let extent = series
+            .steps()
+            .and_then(|(first, last)| series.extent(first as f64, last as f64 + 1.0));
+        series.len() >= ENOUGH as u64 && extent == Some((0.0, 0.0))
+    }
+
     /// Whether the run is a branch that begins with weights of another run's training.
     pub fn is_branch(&self) -> bool {
         self.state.base_step > 0
@@ -235,6 +281,26 @@ impl<'a> View<'a> {
         let head = self.state.head.as_ref();
         let alone = head.is_some_and(|head| head.spec["train"]["from"].is_null());
         self.from_scratch() || alone && self.is_branch()
+    }
+
+    /// Where the newest readings are all exactly 0: the first step of them, and the median of the five readings before it. `None`
+    /// where none was above 0.
+    pub fn last_above_zero(&self, id: &str) -> Option<(u64, f64)> {
+        let series = self.series(id)?;
+        let points: Vec<Point> = series.recent().filter(|p| p.value.is_finite()).collect();
+        if let Some(at) = points.iter().rposition(|p| p.value != 0.0) {
+            let before: Vec<f64> = points[at.saturating_sub(4)..=at]
+                .iter()
+                .map(|p| p.value)
+                .collect();
+            let first = points.get(at + 1).map_or(self.state.step, |p| p.step);
+            return Some((first, stats::median(&before)?));
+        }
+        // Older than the exact readings: by parts of the run.
+        let parts = self.parts(id);
+        let at = parts.iter().rposition(|part| part.max > 0.0)?;
+        let first = parts.get(at + 1).map_or(self.state.step, |part| part.first);
+        Some((first, parts[at].max))
     }
 
     /// The first step of the newest parts of the run for which `holds` without a break: about since when it is so, not when it

@@ -3,6 +3,7 @@
 
 use super::{Check, Finding, Subject};
 use crate::data::{Batch, Unit};
+use crate::diagnosis::scales::{Excess, of_logits};
 use crate::engine::EngineError;
 use crate::methods::{evaluate, likelihood, tokens};
 use crate::metrics::Readings;
@@ -49,7 +50,10 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
         model.tie_embeddings,
     );
     let chance = chance(model.init_std, shape.d_model, different_targets(&batch));
-    Ok(judge(loss, shape.vocab_size, excess, chance))
+    let too_large = serde_json::to_value(model)
+        .ok()
+        .and_then(|model| of_logits(&model));
+    Ok(judge(loss, shape.vocab_size, excess, chance, too_large))
 }
 
 /// How far above ln V a sound model of fresh weights may begin, in nats.
@@ -93,8 +97,15 @@ fn chance(init_std: f64, d_model: usize, targets: f64) -> f64 {
     (DEVIATIONS * one / targets.max(1.0).sqrt()).min(MAX_CHANCE)
 }
 
-/// `excess`: nats above guessing that the fresh weights explain; `chance`: nats to either side.
-fn judge(loss: f64, vocab_size: usize, excess: f64, chance: f64) -> Finding {
+/// `excess`: nats above guessing that the fresh weights explain; `chance`: nats to either side; `too_large`: the setting of the model that
+/// makes logits too large, if one does.
+fn judge(
+    loss: f64,
+    vocab_size: usize,
+    excess: f64,
+    chance: f64,
+    too_large: Option<Excess>,
+) -> Finding {
     let guessing = (vocab_size as f64).ln();
     let evidence = format!("loss {loss:.3}, ln({vocab_size}) = {guessing:.3}");
     if loss.is_finite() && loss < guessing - BELOW - chance {
@@ -107,11 +118,18 @@ fn judge(loss: f64, vocab_size: usize, excess: f64, chance: f64) -> Finding {
     if loss.is_finite() && loss <= guessing + excess + ABOVE + chance {
         return Finding::pass(evidence);
     }
-    Finding::fail(
-        evidence,
-        "worse than a uniform guess: initial weights are too large",
-        "model.init_std near 0.02 suits most models",
-    )
+    match too_large {
+        Some(set) => Finding::fail(
+            format!("{evidence}; {}", set.said),
+            "worse than a uniform guess: a setting of the model makes the first logits too large",
+            set.fix(),
+        ),
+        None => Finding::fail(
+            evidence,
+            "worse than a uniform guess: the first logits are too large, or not finite",
+            "check the scales and norms of the model against its preset; `llmtui plan` lists its parts",
+        ),
+    }
 }
 
 /// Scores that know nothing yet are equal, and a pair costs ln 2; margins of the data and a centre cost a little more.
@@ -161,25 +179,35 @@ mod tests {
     fn guessing_passes_and_both_sides_fail() {
         let small = excess(0.02, 128, 65, false);
         assert!((small - 0.0256).abs() < 1e-12);
-        assert_eq!(judge(4.19, 65, small, 0.0).status, Status::Pass);
+        assert_eq!(judge(4.19, 65, small, 0.0, None).status, Status::Pass);
         let wide = excess(0.2, 800, 65, true);
         assert_eq!(
-            judge(9.0, 65, wide, 0.0).status,
+            judge(9.0, 65, wide, 0.0, None).status,
             Status::Fail,
             "however wide"
         );
         let large = excess(0.02, 5000, 50257, false);
-        assert_eq!(judge(11.4, 50257, large, 0.0).status, Status::Pass);
+        assert_eq!(judge(11.4, 50257, large, 0.0, None).status, Status::Pass);
         // Of 13 characters, each of which foresees itself at first: ln(1 + (e^2.56 − 1) / 13) = 0.651 more.
         let tied = excess(0.02, 128, 13, true);
         assert!((tied - small - 0.651).abs() < 1e-3, "{tied}");
-        assert_eq!(judge(2.855, 13, tied, 0.0).status, Status::Pass);
-        assert_eq!(judge(2.855, 13, small, 0.0).status, Status::Fail);
-        let high = judge(9.0, 65, small, 0.0);
+        assert_eq!(judge(2.855, 13, tied, 0.0, None).status, Status::Pass);
+        assert_eq!(judge(2.855, 13, small, 0.0, None).status, Status::Fail);
+        let high = judge(9.0, 65, small, 0.0, None);
         assert_eq!(high.status, Status::Fail);
-        assert!(high.fix.contains("init_std"), "{}", high.fix);
-        assert!(judge(3.0, 65, small, 0.0).cause.contains("leak"));
-        assert_eq!(judge(f64::NAN, 65, small, 0.0).status, Status::Fail);
+        // Initial weights of 0.02 were blamed for logits that were multiplied.
+        assert!(!high.fix.contains("init_std"), "{}", high.fix);
+        for (key, value, fix) in [
+            ("init_std", 1.0, "-s model.init_std=0.02"),
+            ("logit_scale", 1e4, "-s model.logit_scale=1"),
+        ] {
+            let mut model = serde_json::json!({"d_model": 64, "n_head": 4, "init_std": 0.02});
+            model[key] = value.into();
+            let found = judge(9.0, 65, small, 0.0, of_logits(&model));
+            assert_eq!((found.status, found.fix.as_str()), (Status::Fail, fix));
+        }
+        assert!(judge(3.0, 65, small, 0.0, None).cause.contains("leak"));
+        assert_eq!(judge(f64::NAN, 65, small, 0.0, None).status, Status::Fail);
         assert_eq!(judge_scores(0.70).status, Status::Pass);
         assert_eq!(judge_scores(12.0).status, Status::Fail);
         assert_eq!(judge_scores(f64::NAN).status, Status::Fail);
@@ -211,8 +239,8 @@ mod tests {
         let words = chance(0.02, 128, 10.0);
         assert!((words - 0.286).abs() < 1e-3, "{words}");
         let small = excess(0.02, 128, 370, false);
-        assert_eq!(judge(5.774, 370, small, words).status, Status::Pass);
-        assert_eq!(judge(5.3, 370, small, words).status, Status::Fail);
+        assert_eq!(judge(5.774, 370, small, words, None).status, Status::Pass);
+        assert_eq!(judge(5.3, 370, small, words, None).status, Status::Fail);
         // Whatever the width, a loss far below guessing saw its targets.
         assert_eq!(chance(0.2, 4096, 1.0), MAX_CHANCE);
     }

@@ -5,6 +5,7 @@ use crate::base::finding::{Finding, Signal};
 use crate::base::human;
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
+use crate::diagnosis::scales;
 use crate::diagnosis::view::View;
 
 pub const RULE: Rule = Rule {
@@ -32,7 +33,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         .find(|(b, _)| large.iter().any(|(other, _)| other == b))?;
     let score = large.iter().find(|(b, _)| *b == block)?.1;
     let since = blocks::since(view, metric::ATTENTION_ENTROPY, block, is_sharp);
-    let signals = vec![
+    let mut signals = vec![
         Signal::of(
             metric::ATTENTION_ENTROPY,
             entropy,
@@ -45,13 +46,37 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             format!("its largest score is {}", human::short(score)),
         ),
     ];
-    let fix = format!(
-        "{}; QK-norm« (-s model.qk_norm=true)|» for the next run",
-        super::diverged::restart_with_lower_lr(view)
-    );
-    Some(Finding::warn(
-        signals,
-        "attention scores have grown until the softmax saturates",
-        fix,
-    ))
+    let began = view.state.layers.get(metric::ATTENTION_LARGEST)?.rows();
+    let began = f64::from(*began.first()?.values.get(block)?);
+    // Learning rates have nothing to do with scores that were as large before the first steps.
+    let from_the_start = began > f64::from(LARGE);
+    if from_the_start {
+        let text = format!("it began at {}", human::short(began));
+        signals.push(Signal::of(metric::ATTENTION_LARGEST, began, text));
+    }
+    let (cause, fix) = match scales::of_scores(view.model()) {
+        Some(found) => {
+            signals.push(Signal {
+                text: found.said,
+                ..Signal::default()
+            });
+            let cause =
+                "a setting of the model makes attention scores so large that the softmax saturates";
+            (cause, found.change)
+        }
+        None if from_the_start => (
+            "attention scores were so large from the start that the softmax saturates",
+            format!("{QK_NORM} for the next run, or smaller initial queries and keys"),
+        ),
+        None => (
+            "attention scores have grown until the softmax saturates",
+            format!(
+                "{}; {QK_NORM} for the next run",
+                super::diverged::restart_with_lower_lr(view)
+            ),
+        ),
+    };
+    Some(Finding::warn(signals, cause, fix))
 }
+
+const QK_NORM: &str = "QK-norm« (-s model.qk_norm=true)|»";

@@ -25,6 +25,12 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     if super::lost(view) || view.state.step <= view.warmup().max(100) {
         return None;
     }
+    // Gradients of logits that are far too large are far too large themselves.
+    if let (Some(line), Some(loss)) = (view.useless(), view.loss())
+        && loss.now > line
+    {
+        return None;
+    }
     let clip = view
         .state
         .settings

@@ -6,7 +6,7 @@ use crate::base::finding::{Finding, Signal};
 use crate::base::human;
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
-use crate::diagnosis::view::{FREQUENCIES, Loss, View};
+use crate::diagnosis::view::{ABOVE as SHARE, ABOVE_NATS as NATS, FREQUENCIES, Loss, View};
 use crate::run::series::{Bucket, Series};
 
 pub const RULE: Rule = Rule {
@@ -21,9 +21,6 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
-/// Margin above the start or a uniform prediction: this share of it, and at least this many nats.
-const SHARE: f64 = 0.1;
-const NATS: f64 = 0.5;
 /// Margin above the best: in standard deviations of a step, and as a share of the gain since the start.
 const SIGMAS: f64 = 7.0;
 const GAINED: f64 = 0.5;

@@ -20,6 +20,10 @@ pub const RULE: Rule = Rule {
 const IDLE: f64 = 0.02;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
+    // Then no gradient reaches any of them, as `not_learning` says.
+    if view.weights_are_zero() {
+        return None;
+    }
     let below = |values: &[f32], b: usize| {
         let all = values.iter().all(|x| *x == 0.0);
         all || blocks::others(values, b).is_some_and(|others| f64::from(values[b]) < IDLE * others)

@@ -5,6 +5,7 @@ use crate::base::finding::{Finding, Signal};
 use crate::base::human;
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
+use crate::diagnosis::scales;
 use crate::diagnosis::view::View;
 
 pub const RULE: Rule = Rule {
@@ -18,21 +19,17 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
-/// Margin above a uniform prediction: share and nats.
-const SHARE: f64 = 0.1;
-const NATS: f64 = 0.5;
 /// Minimum entropy of random weights, relative to ln V.
 const SPREAD: f64 = 0.95;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
     let (guessing, loss) = (view.guessing()?, view.opening(metric::TRAIN_LOSS)?);
     let entropy = view.opening(metric::ENTROPY)?;
-    let above = loss > guessing + (SHARE * guessing).max(NATS);
-    if !view.from_scratch() || !above || entropy > SPREAD * guessing {
+    if loss <= view.useless()? || entropy > SPREAD * guessing {
         return None;
     }
     let number = human::number;
-    let signals = vec![
+    let mut signals = vec![
         Signal::of(
             metric::TRAIN_LOSS,
             loss,
@@ -54,7 +51,28 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         )
         .at(1),
     ];
-    let cause = "initial weights are too large, or logits are scaled twice";
-    let fix = "initialize with standard deviation 0.02 (0.02 / √(2 · layers) where a block writes into the residual stream)";
+    let (said, cause, fix) = too_large(view);
+    signals.extend(said);
     Some(Finding::warn(signals, cause, fix))
 }
+
+/// Why the first logits were too large: the setting that says so, if one does, the cause, and what to set instead.
+pub(super) fn too_large(view: &View<'_>) -> (Option<Signal>, &'static str, String) {
+    match scales::of_logits(view.model()) {
+        Some(found) => (
+            Some(Signal {
+                text: found.said,
+                ..Signal::default()
+            }),
+            "a setting of the model makes the first logits too large",
+            found.change,
+        ),
+        None => (
+            None,
+            "initial weights are too large, or logits are scaled twice",
+            FIX.into(),
+        ),
+    }
+}
+
+const FIX: &str = "initialize with standard deviation 0.02 (0.02 / √(2 · layers) where a block writes into the residual stream), and scale logits once";

@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "lr_too_low",
         title: "update ratio",
-        summary: "100 steps after the warm-up, weights that began at random have an update ratio of at least 1e-4 a step, or the loss is below 0.75 ln V; 200 steps after it, they change by 2e-3 and more, or the loss is 10 % below ln V, or does not fall in a steady line.",
+        summary: "100 steps after the warm-up, weights that began at random have an update ratio of at least 1e-4 a step, or the loss is below 0.75 ln V; 200 steps after it, they change by 1e-3 and more, or the loss is 10 % below ln V, or does not fall in a steady line.",
         source: "Karpathy, CS231n: about 1e-3, low below 1e-4; frequencies of single tokens leave about 0.7 ln V",
     },
     needs: &[metric::TRAIN_LOSS, metric::UPDATE_RATIO],
@@ -20,7 +20,7 @@ pub const RULE: Rule = Rule {
 
 const SMALL: f64 = 1e-4;
 /// Below this, steps are small for a loss that falls in a straight line.
-const SMALLISH: f64 = 2e-3;
+const SMALLISH: f64 = 1e-3;
 /// By then, this many steps after the warm-up, a model knows at least the token frequencies.
 const KNOWN: u64 = 200;
 /// And is at least this share below a uniform prediction.
@@ -32,6 +32,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     }
     let (loss, ratio) = (view.loss()?.now, view.typical(metric::UPDATE_RATIO)?);
     let guessing = view.guessing()?;
+    // What begins far above a uniform guess comes down at any rate: `initial_loss` and `not_learning` say why it is there.
+    if loss > view.useless()? {
+        return None;
+    }
     let slow = slope(view, loss, guessing).filter(|_| ratio < SMALLISH);
     (ratio < SMALL && loss > FREQUENCIES * guessing || slow.is_some()).then(|| {
         let step = view.state.step;

@@ -1,17 +1,18 @@
 //! The loss is where it started, or above it, although the warm-up is over; or a loss over pairs is that of a coin.
 
-use super::{diverged, metric};
+use super::{diverged, initial_loss, metric};
 use crate::base::finding::{Finding, Signal};
 use crate::base::human;
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
+use crate::diagnosis::scales;
 use crate::diagnosis::view::{Loss, View};
 
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "not_learning",
         title: "learning",
-        summary: "100 steps after the warm-up, or at the end of a shorter run, the loss is at least 2 % below its start; weights that are trained already are not above it, and pairs not at ln 2 with an accuracy of a half.",
+        summary: "100 steps after the warm-up, or at the end of a shorter run, the loss is at least 2 % below its start; weights that are trained already are not above it, random ones at half of their steps not clearly above ln V, and pairs not at ln 2 with an accuracy of a half.",
         source: "rule of thumb; the update ratio's bands: Karpathy, CS231n",
     },
     needs: &[metric::TRAIN_LOSS],
@@ -29,6 +30,9 @@ const SMALL: f64 = 1e-5;
 const VANISHED: f64 = 1e-5;
 /// Losses that start below this, in nats, may be of any kind: a policy's surrogate begins at 0 and rises.
 const NEAR_ZERO: f64 = 0.02;
+/// Losses per token that start above this, in nats, are of weights that know no text: single tokens' frequencies leave less, and
+/// ln V of common vocabularies is 10 to 12.
+const UNTRAINED: f64 = 6.0;
 /// A window of a run is far above its start where each reading is by this share, and their mean by so many standard deviations.
 const FAR: f64 = 0.1;
 const FAR_SIGMAS: f64 = 4.0;
@@ -42,30 +46,98 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     }
     let loss = view.loss()?;
     if !view.past_patience() {
-        return None;
+        return useless(view, loss).filter(|_| is_over(view));
     }
     flat(view, loss)
+        .or_else(|| useless(view, loss).filter(|_| is_late(view)))
         .or_else(|| at_chance(view, loss))
         .or_else(|| worse(view, loss))
 }
 
 /// A loss at its start.
 fn flat(view: &View<'_>, loss: &Loss) -> Option<Finding> {
-    // Standard error of a mean of 20.
-    let noise = SIGMAS * loss.sigma / 20f64.sqrt();
-    let flat = loss.start - loss.best.mean.min(loss.now) <= (GAIN * loss.start).max(noise);
     // Above it, the noise of the start counts as well: it is the least of the first readings.
     let above = (GAIN * loss.start).max(SIGMAS * loss.sigma);
-    if !flat || loss.now > loss.start + above {
+    if !is_flat(loss) || loss.now > loss.start + above {
         return None;
     }
     let updates = view.typical(metric::UPDATE_RATIO);
     // Pretrained weights may be as good as they get: the updates must confirm it. A missing gradient always does.
     let cut_off = view.typical(metric::GRAD_NORM) == Some(0.0);
+    if view.lr_is_zero() {
+        return Some(stands_still(view, loss));
+    }
     if !cut_off && !view.from_scratch() && updates.is_none_or(|x| x > IDLE) {
-        return None;
+        return unknown_start(view, loss);
     }
     Some(found(view, loss, updates))
+}
+
+/// Whether a loss has not fallen since its start.
+pub(super) fn is_flat(loss: &Loss) -> bool {
+    // Standard error of a mean of 20.
+    let noise = SIGMAS * loss.sigma / 20f64.sqrt();
+    loss.start - loss.best.mean.min(loss.now) <= (GAIN * loss.start).max(noise)
+}
+
+/// Where no step changes a weight, whatever the loss is.
+fn stands_still(view: &View<'_>, loss: &Loss) -> Finding {
+    let signals = vec![
+        of_loss(view, loss, ""),
+        Signal::of(metric::LR, 0.0, "the learning rate is 0 at every step"),
+    ];
+    let cause = "a learning rate of 0 changes no weight";
+    let fix = "check the schedule and its warm-up: steps that it counts in another unit than the trainer never leave 0";
+    Finding::fail(signals, cause, fix)
+}
+
+/// A flat loss in a log that does not say what the weights began as: by the loss no text is known to them yet.
+fn unknown_start(view: &View<'_>, loss: &Loss) -> Option<Finding> {
+    if !view.is_unexplained(loss) || loss.start < UNTRAINED {
+        return None;
+    }
+    let most = "a model that has learned anything of its text is below 6 nats per token";
+    let signal = of_loss(view, loss, &format!(": {most}"));
+    let cause = "the loss has not fallen since its first reading: the learning rate is far off, no gradient reaches the weights, or inputs do not predict the targets";
+    let fix = "check that the optimizer has the model's parameters and steps, then inputs and targets (mask, shift, labels); then vary the learning rate by factors of 10";
+    Some(Finding::fail(signal, cause, fix))
+}
+
+/// Weights that began at random and are still worse than a uniform guess. Where they began so the loss may fall for long, in nats and
+/// in shares, and the run has learned nothing yet.
+fn useless(view: &View<'_>, loss: &Loss) -> Option<Finding> {
+    let (line, guessing) = (view.useless()?, view.guessing()?);
+    if loss.now <= line {
+        return None;
+    }
+    let guess = format!(", guessing gives {}", human::number(guessing));
+    let mut signals = vec![of_loss(view, loss, &guess)];
+    let (cause, fix) = if loss.opening > line {
+        let (said, _, fix) = initial_loss::too_large(view);
+        signals.extend(said);
+        (
+            "it began far above a uniform guess, and steps were spent on coming down: the first logits were too large",
+            format!("train from the start: {fix}"),
+        )
+    } else {
+        (
+            "training made the model worse than a uniform guess: the learning rate is too high for this model",
+            diverged::restart_with_lower_lr(view),
+        )
+    };
+    Some(Finding::fail(signals, cause, fix))
+}
+
+/// Whether the run has reached its last step.
+fn is_over(view: &View<'_>) -> bool {
+    let head = view.state.head.as_ref();
+    head.is_some_and(|head| (1..=view.state.step).contains(&head.max_steps))
+}
+
+/// Whether half of its steps are over.
+fn is_late(view: &View<'_>) -> bool {
+    let head = view.state.head.as_ref();
+    head.is_some_and(|head| (1..=2 * view.state.step).contains(&head.max_steps))
 }
 
 /// Whether weights that were trained already have got worse: the loss is above its start, beyond the noise of both. Where every
@@ -85,9 +157,7 @@ pub(in crate::diagnosis) fn is_worse(view: &View<'_>, loss: &Loss) -> bool {
 
 /// A loss above its start. While it falls the run may still come back, as after warming up a rate that had decayed.
 fn worse(view: &View<'_>, loss: &Loss) -> Option<Finding> {
-    let head = view.state.head.as_ref();
-    let done = head.is_some_and(|head| (1..=view.state.step).contains(&head.max_steps));
-    let goes_on = view.state.running() && !done;
+    let goes_on = view.state.running() && !is_over(view);
     let recovers = super::direction(loss) == "falling" && goes_on;
     if recovers || !is_worse(view, loss) {
         return None;
@@ -154,12 +224,26 @@ fn found(view: &View<'_>, loss: &Loss, updates: Option<f64>) -> Finding {
         signals.push(Signal::of(metric::UPDATE_RATIO, x, text));
         return Finding::fail(signals, "the learning rate is too low", raise_lr(view));
     }
+    if view.weights_are_zero() {
+        let text = "all weights of the blocks are 0";
+        signals.push(Signal::of(metric::WEIGHT_STD, 0.0, text));
+        let cause =
+            "what is multiplied by weights of 0 is 0, and so is its gradient: they stay there";
+        let fix = format!(
+            "give the initial weights a spread: {}",
+            scales::USUAL_SPREAD
+        );
+        return Finding::fail(signals, cause, fix);
+    }
     if let Some(x) = gradient.filter(|x| *x < VANISHED) {
         let text = format!("gradient norm {x:.1e}");
         signals.push(Signal::of(metric::GRAD_NORM, x, text));
         let cause = "no gradient reaches the weights: they are frozen, or every target is masked";
         let fix = "check «supervised tokens in the Data pane; `llmtui preflight` checks them|which tokens are supervised»";
         return Finding::fail(signals, cause, fix);
+    }
+    if let Some(found) = useless(view, loss) {
+        return found;
     }
     let cause = "inputs do not predict the targets (mask, shift, shuffled labels), or the learning rate is far off";
     let fix = "«run `llmtui preflight`|check inputs and targets (mask, shift, labels)», then vary the learning rate«: -s lr=…|» by factors of 10";

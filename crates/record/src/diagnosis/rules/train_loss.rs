@@ -1,6 +1,6 @@
 //! The trend of the training loss.
 
-use super::{lost, metric, token_frequencies};
+use super::{lost, metric, not_learning, token_frequencies};
 use crate::base::finding::{Finding, Signal};
 use crate::base::human;
 use crate::base::registry::Entry;
@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "train_loss",
         title: "train loss",
-        summary: "Train loss does not rise beyond its noise in the last quarter of the run.",
+        summary: "Train loss does not rise beyond its noise in the last quarter of the run; in logs of other programs it has fallen since its first reading.",
         source: "4 standard errors and 5 % of what was gained: rules of thumb",
     },
     needs: &[metric::TRAIN_LOSS],
@@ -63,6 +63,19 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             signals,
             "steps overshoot, or the data changed",
             fix,
+        ));
+    }
+    // Of another program's log: it does not say what the weights began as.
+    if word == "flat"
+        && view.is_unexplained(loss)
+        && not_learning::is_flat(loss)
+        && view.past_patience()
+    {
+        signals.push(Signal::of(metric::TRAIN_LOSS, loss.opening, loss.began()));
+        return Some(Finding::warn(
+            signals,
+            "the loss has not fallen since its first reading: weights that are at their best stay there, and so do weights that no update reaches",
+            "check the learning rate, the parameters that the optimizer has, and the mask of the targets",
         ));
     }
     if non_finite > 0 {

@@ -149,3 +149,99 @@ fn a_run_whose_reward_rose_until_it_no_longer_varies_has_solved_its_prompts() {
         );
     }
 }
+
+/// A log of another program with a loss at each step, and no more.
+fn plain(steps: u64, rate: Option<f64>, loss: impl Fn(u64) -> f64) -> Tape {
+    let mut tape = Tape {
+        state: RunState::new(),
+        seq: 0,
+    };
+    tape.add(Event::Hello {
+        run: "made up".into(),
+        engine: "jsonl".into(),
+        pid: 0,
+        host: "another program".into(),
+    });
+    for step in 1..=steps {
+        let rate = rate.map(|lr| ("lr", lr));
+        let values = [("train/loss", loss(step))].into_iter().chain(rate);
+        tape.step(step, &values.collect::<Vec<_>>());
+    }
+    tape
+}
+
+/// 2,000 steps at ln V were STABLE, and so was a learning rate of 0 in every line.
+#[test]
+fn a_loss_that_has_never_fallen_is_reported() {
+    let at = |level: f64| move |step: u64| level + noise(step);
+    for loss in [at(10.82), at(10.8)] {
+        let found = plain(2000, Some(1e-3), loss).diagnose();
+        assert_eq!(found.verdict, Verdict::NotLearning, "{}", found.summary);
+        assert!(
+            found
+                .basis
+                .cause
+                .contains("has not fallen since its first reading")
+        );
+    }
+    let constant = plain(400, None, |_| 10.8).diagnose();
+    assert_eq!(
+        constant.verdict,
+        Verdict::NotLearning,
+        "{}",
+        constant.summary
+    );
+    // Where the loss is one of trained weights, a rate of 0 explains it.
+    let still = plain(2000, Some(0.0), at(2.0))
+        .found("not_learning")
+        .unwrap();
+    assert_eq!(still.status, Status::Fail);
+    assert!(
+        still.cause.contains("learning rate of 0"),
+        "{}",
+        still.cause
+    );
+    // Else they may be at their best: a word, and no failure.
+    let trained = plain(2000, Some(1e-5), at(2.0)).diagnose();
+    assert_eq!(trained.verdict, Verdict::Stable);
+    let row = trained
+        .findings
+        .iter()
+        .find(|f| f.id == "train_loss")
+        .unwrap();
+    assert_eq!(row.status, Status::Warn);
+    assert!(
+        row.cause.contains("has not fallen since its first reading"),
+        "{}",
+        row.cause
+    );
+    // What falls, is young, or ends at a rate of 0 is no fault.
+    let falls = plain(2000, Some(1e-3), |s| {
+        9.0 - 6.0 * s as f64 / 2000.0 + noise(s)
+    });
+    assert_eq!(falls.diagnose().verdict, Verdict::Learning);
+    assert!(!plain(60, Some(1e-3), at(10.8)).diagnose().failed());
+}
+
+/// Labels masked from step 51 on were found while the newest 60 readings held the fall, and STABLE at step 400.
+#[test]
+fn a_loss_of_exactly_0_remains_a_finding() {
+    let masked = |last: u64| plain(last, None, |step| if step > 50 { 0.0 } else { 2.0 });
+    for last in [150, 400, 9_000] {
+        let diagnosis = masked(last).diagnose();
+        assert_eq!(diagnosis.verdict, Verdict::NotLearning, "{last}");
+        let found = diagnosis.findings.iter().find(|f| f.id == "sudden_drop");
+        let said = found.unwrap().evidence.to_string();
+        let exact = last > 1_000 || said.contains("since step 51");
+        assert!(exact && said.contains("it was 2.000 before"), "{said}");
+    }
+    assert_eq!(
+        plain(300, None, |_| 0.0).status("sudden_drop"),
+        Some(Status::Fail)
+    );
+    // One that is learned ends at 0 too, where its log has four decimals.
+    let learned = plain(600, None, |step| {
+        (2.0 * (-(step as f64) / 40.0).exp() * 1e4).round() / 1e4
+    });
+    assert_eq!(learned.status("sudden_drop"), None);
+}
