@@ -10,6 +10,8 @@ mod plans;
 #[path = "planted/world.rs"]
 mod world;
 
+use llmtui::base::finding::Status;
+use llmtui::diagnosis::Diagnosis;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -72,6 +74,23 @@ fn trained() -> Vec<Row> {
     let mut rows = rows.into_inner().unwrap();
     rows.sort_by_key(|(at, _)| *at);
     rows.into_iter().map(|(_, row)| row).collect()
+}
+
+/// A report whose findings do not advise opposite learning rates.
+fn agreeing(report: Diagnosis) -> Diagnosis {
+    let advises = |words: &[&str]| {
+        let wrong = report.findings.iter().filter(|f| f.status <= Status::Warn);
+        let mut fixes = wrong.map(|f| &f.fix);
+        fixes.any(|fix| words.iter().any(|words| fix.contains(words)))
+    };
+    let raise = advises(&["raise the learning rate", "higher learning rate"]);
+    let lower = advises(&[
+        "lower the learning rate",
+        "lower learning rate",
+        "smaller learning rate",
+    ]);
+    assert!(!(raise && lower), "{report:#?}");
+    report
 }
 
 const BEGIN: &str = "<!-- faults -->\n";

@@ -433,7 +433,7 @@ fn row(history: &History) -> Row {
             );
         }
         if step.is_multiple_of(CHECK_INTERVAL) {
-            for finding in diagnose(&state).findings {
+            for finding in super::agreeing(diagnose(&state)).findings {
                 if finding.status <= Status::Warn {
                     found.entry(finding.id).or_insert(step);
                 }

@@ -356,7 +356,7 @@ pub fn train(plan: &Plan) -> Seen {
             );
         }
         if step % CHECK_INTERVAL == 0 || !finite {
-            for finding in diagnose(&state).findings {
+            for finding in super::agreeing(diagnose(&state)).findings {
                 if finding.status <= Status::Warn {
                     found.entry(finding.id).or_insert(step);
                 }

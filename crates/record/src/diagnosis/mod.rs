@@ -6,6 +6,8 @@ mod fix;
 mod gains;
 mod monitor;
 mod rules;
+pub mod scales;
+mod settle;
 mod verdict;
 mod view;
 
@@ -101,6 +103,7 @@ pub fn diagnose(state: &RunState) -> Diagnosis {
             .filter(|f| !known(&f.id) && f.status <= Status::Warn)
             .cloned(),
     );
+    settle::settle(&mut findings, &|name| setting(state, name));
     let verdict = Verdict::of(&view, &findings);
     let basis = verdict.basis(&view, &findings);
     let summary = match basis.fix.as_str() {
@@ -113,6 +116,17 @@ pub fn diagnose(state: &RunState) -> Diagnosis {
         basis,
         findings,
     }
+}
+
+/// The run's own value of a setting that a fix may change: as adjusted live, or as in its spec.
+fn setting(state: &RunState, name: &fix::Name) -> Option<f64> {
+    let live = name.live().and_then(|key| state.settings.get(key)).copied();
+    let value = live.or_else(|| name.value(&state.head.as_ref()?.spec))?;
+    // A norm of 0 does not clip.
+    Some(match name.theirs {
+        "max_grad_norm" if value == 0.0 => f64::INFINITY,
+        _ => value,
+    })
 }
 
 /// Whether a rule warns about a run: for screens that judge the same reading.

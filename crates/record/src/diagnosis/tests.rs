@@ -4,6 +4,7 @@ use super::*;
 use crate::base::clock::UnixMillis;
 use crate::wire::{Envelope, Event, Num, Values};
 
+mod advice;
 mod cold_start;
 mod displacement;
 mod every_rule;
