@@ -10,7 +10,7 @@ use crate::advisor::inspection::{DataFacts, ModelFacts};
 use crate::base::human;
 use crate::data::Unit;
 use crate::data::chat::PLAIN;
-use crate::spec::draft::Change;
+use crate::spec::Change;
 use crate::spec::{Draft, LARGE_MODEL, usual_rate};
 use serde_json::{Value, json};
 use std::path::{Component, Path};
