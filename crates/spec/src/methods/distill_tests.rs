@@ -88,7 +88,7 @@ fn a_step_towards_the_teacher_reduces_the_divergence() {
         let batch = rows(TARGETS, &[]);
         let n = batch.supervised() as f64;
         let mut model = taught(&config, 8);
-        let mut loss = |model: &mut Model| {
+        let loss = |model: &mut Model| {
             model.params_mut().zero_grads().unwrap();
             micro_step(&config, model, &batch, n, &mut Readings::default()).unwrap()
         };

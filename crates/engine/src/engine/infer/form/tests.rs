@@ -5,7 +5,6 @@ mod calls;
 use super::*;
 use crate::data::tokenizer::TokenizerConfig;
 use crate::engine::infer::NoAnswer;
-use crate::engine::infer::preparing::Pending;
 use crate::nn::generate::Constraint;
 use serde_json::json;
 
