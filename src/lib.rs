@@ -10,7 +10,7 @@
 //! | `crates/ui` | [`ui`] [`link`] |
 //! | `crates/engine` | [`engine`] [`probes`] [`release`] |
 //! | `crates/spec` | [`spec`] [`methods`] [`rewards`] [`models`] [`tasks`] [`plan`] [`advisor`] [`pipeline`] [`guide`] [`report`] [`fleet`] |
-//! | `crates/model` | [`nn`] [`optim`] [`hf`] [`llama_cpp`] |
+//! | `crates/model` | [`nn`] [`optim`] [`hf`] [`llama_cpp`] [`merging`] |
 //! | `crates/data` | [`data`] |
 //! | `crates/system` | [`hardware`] [`hub`] [`workers`] [`sandbox`] [`gguf`] [`embed`] |
 //! | `crates/record` | [`run`] [`wire`] [`metrics`] [`diagnosis`] [`watch`] [`history`] |

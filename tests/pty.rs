@@ -600,7 +600,9 @@ fn going_back_twice_in_the_wizard_changes_the_method() {
     term.wait_text("▸ prompts with good answers");
     term.press("\r");
     term.wait_text("What should it start from?");
-    term.press("j");
+    // Chats are answered by a model that can: that is proposed.
+    term.wait_text("▸ an instruct model");
+    term.press("\x1b[A");
     term.wait_text("▸ a base model");
     term.press("\r");
     term.wait_text("How should it learn?");

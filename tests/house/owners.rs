@@ -23,6 +23,7 @@ pub const OWNERS: &[(&str, &[&str])] = &[
             "optim/",
             "hf/",
             "llama_cpp/",
+            "merging/",
             "methods/",
             "probes/",
             "engine/",

@@ -30,7 +30,7 @@ pub struct Args {
     pub models: Vec<String>,
     /// The model that adapters, or the models of ties and the like, were trained from: a folder, a GGUF file, a run or a hub id.
     /// Its own adapters, and those below them, are merged first
-    #[arg(long, value_name = "MODEL")]
+    #[arg(long, value_name = "MODEL", required_unless_present = "models")]
     pub base: Option<String>,
     /// How models are merged: linear (the default without --base), slerp, task_arithmetic, ties, dare_linear, dare_ties
     #[arg(long, value_name = "METHOD")]

@@ -176,10 +176,12 @@ impl<'a> Planner<'a> {
     /// the same.
     fn guess(&mut self, at: usize, train: &Train) {
         let known = self.models.contains_key(&self.pipeline.stages[at].name);
-        let Some(sound) = check::without_training(train).filter(|_| !known) else {
+        let named = self.pipeline.training(at, &self.cx.spec_sources());
+        let sound = check::without_training(named.as_ref().unwrap_or(train));
+        let Some(sound) = sound.filter(|_| !known) else {
             return;
         };
-        if let Ok(training) = self.read(at, &sound) {
+        if let Ok(training) = self.read_as(at, &sound) {
             self.remember(&training);
         }
     }
@@ -202,11 +204,16 @@ impl<'a> Planner<'a> {
 
     /// Loads the spec of a stage and looks at its data.
     fn read(&mut self, at: usize, train: &Train) -> anyhow::Result<Training<'a>> {
+        let named = self.pipeline.training(at, &self.cx.spec_sources());
+        self.read_as(at, named.as_ref().unwrap_or(train))
+    }
+
+    /// The same of a stage whose words are as given.
+    fn read_as(&mut self, at: usize, train: &Train) -> anyhow::Result<Training<'a>> {
         let pipeline = self.pipeline;
         let stage = &pipeline.stages[at].name;
         let judges = self.judges(at)?;
-        let named = pipeline.training(at, &self.cx.spec_sources());
-        let train = &not_yet(named.as_ref().unwrap_or(train), &judges);
+        let train = &not_yet(train, &judges);
         let base = match &train.from {
             StageModel::Stage(name) => self.models.get(name),
             StageModel::Spec => None,

@@ -3,6 +3,7 @@
 mod charts;
 mod chat;
 mod data;
+mod deleting;
 mod ended;
 mod home;
 mod keys;
