@@ -436,7 +436,7 @@ mod tests {
         let check = |more: &[&str]| {
             let words = [
                 format!("data.path={}", path.display()),
-                format!("data.tokenizer={}", tokenizer.display()),
+                format!("data.tokenizer.file.path={}", tokenizer.display()),
                 "method=sft".into(),
             ];
             let words = words.iter().map(String::as_str).chain(more.iter().copied());

@@ -284,7 +284,8 @@ mod tests {
     fn rewards_that_cannot_be_given_are_told_before_anything_is_asked() {
         let error = task("[{model: {path: ''}}]").unwrap_err();
         assert!(error.contains("which reward model"), "{error}");
-        let error = task("[{number: {}, name: exact}]").unwrap_err();
-        assert!(error.contains("two metrics are named `exact`"), "{error}");
+        let twice = "[{number: {}, name: whole}], extract: [{name: whole, take: first}]";
+        let error = task(twice).unwrap_err();
+        assert!(error.contains("two metrics are named `whole`"), "{error}");
     }
 }

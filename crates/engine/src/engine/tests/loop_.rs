@@ -186,7 +186,7 @@ fn a_failed_check_refuses_the_run_and_force_goes_on() {
     let (outcome, step, message) = finished(&events);
     assert_eq!((outcome, step), (Outcome::Refused, 0));
     assert!(
-        message.contains("weights are too large") && message.contains("--force"),
+        message.contains("model.init_std is 1, where 0.02 is usual") && message.contains("--force"),
         "{message}"
     );
     // Checks that compute are not started after it, which is reported; cheap checks came before.

@@ -78,6 +78,7 @@ pub(super) fn is_repeater(id: &str) -> bool {
 const READ_IF_THERE: &[&str] = &[
     metric::ACT_RMS,
     metric::LOGPS_CHOSEN,
+    metric::LR,
     metric::POLICY_LOSS,
     metric::machine::STARTED,
 ];

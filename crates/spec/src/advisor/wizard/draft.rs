@@ -302,8 +302,8 @@ impl Wizard {
         Some(draft.to_yaml_without(&self.heading(), |change| self.is_of_base(change)))
     }
 
-    /// A part of the start model's architecture that the preset says nothing of: it follows from `train.from`, and stands in the way
-    /// of another model there.
+    /// A part of the start model's architecture: it follows from `train.from`, also against a preset, and stands in the way of another
+    /// model there.
     fn is_of_base(&self, change: &Change) -> bool {
         let own = |model: &ModelFacts| {
             let mut settings = model.settings.iter();
@@ -313,8 +313,7 @@ impl Wizard {
                     && path.starts_with(&change.path)
             })
         };
-        let unsaid = |preset: &PresetInfo| preset.draft.said(&change.path).is_none();
-        self.start_model().is_some_and(own) && self.preset().is_some_and(unsaid)
+        self.start_model().is_some_and(own)
     }
 
     fn heading(&self) -> Vec<String> {

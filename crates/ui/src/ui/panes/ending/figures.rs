@@ -94,7 +94,7 @@ impl Ending<'_> {
         // As the header and the report say it.
         if let Some(speed) = state.speed().tok_per_sec {
             let speed = format!("{} tokens/s", human::short(speed));
-            rows.push(row("speed", speed, Meaning::Text, ", steps alone".into()));
+            rows.push(row("step speed", speed, Meaning::Text, String::new()));
         }
         if state.tokens > 0 {
             let epochs = state.epochs();
