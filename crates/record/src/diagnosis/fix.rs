@@ -83,7 +83,7 @@ impl Name {
     pub fn is(&self, word: &str) -> bool {
         let last = |key: &str| word == key || word.rsplit('.').next() == key.rsplit('.').next();
         let ours = match self.ours {
-            Key(key) => last(*key),
+            Key(key) => last(key),
             OfMethod(keys) => keys.iter().any(|(method, key)| {
                 let rest = word
                     .strip_prefix("method.")

@@ -127,7 +127,7 @@ mod tests {
     fn one_training_loss_stands_for_the_run_and_one_speed_once_it_has_ended() {
         let steps = |end: bool| {
             let step = |step: u64| {
-                let loss = if step % 2 == 0 { 1.0 } else { 2.0 };
+                let loss = if step.is_multiple_of(2) { 1.0 } else { 2.0 };
                 let ms = if step > 60 { 200.0 } else { 50.0 };
                 json!({"type": "Stepped", "step": step, "tokens": 100 * step,
                     "values": {"train/loss": loss, "step_ms": ms, "tok_per_sec": 1e5 / ms}})

@@ -114,7 +114,7 @@ impl WizardScreen {
     }
 
     /// What is typed on a row that takes no text goes to the next one that does: dropped, Enter would take the row instead.
-    fn to_field(&mut self) {
+    fn select_field(&mut self) {
         let rows = self.question.rows.iter().enumerate();
         let mut fields = rows.filter(|(_, row)| row.open && row.input.is_some());
         if !self.typing()
@@ -464,7 +464,7 @@ impl Overlay for WizardScreen {
 
     fn key(&mut self, key: KeyEvent) -> Reply {
         if is_text(key) {
-            self.to_field();
+            self.select_field();
         }
         if self.typing() {
             if is_text(key) {
@@ -477,7 +477,7 @@ impl Overlay for WizardScreen {
     }
 
     fn paste(&mut self, text: &str) -> Reply {
-        self.to_field();
+        self.select_field();
         if self.typing() {
             self.clear_suggestion();
             self.field.paste(text.trim());
