@@ -139,10 +139,11 @@ stages:
     assert_eq!(code(&refused), 2, "{}", out(&refused));
     let printed = err(&refused);
     for words in [
-        "8 problems in the pipeline:",
+        // Those of a stage's spec count as one.
+        "7 problems in the pipeline:",
         "did you mean max_steps?",
         "nope.jsonl does not exist",
-        "unknown key `lora.r`",
+        "mine.yaml:4  lora.r",
         "unknown key `limt`",
         "made_srt",
         "its name is taken",
