@@ -158,7 +158,7 @@ fn typical_updates_are_no_evidence_of_a_low_rate() {
         let mut tape = model(serde_json::json!({}));
         tape.ends_at(10_000);
         for step in 1..=400 {
-            let loss = 4.17 - 2e-4 * step as f64 + noise(step) / 10.0;
+            let loss = 4.17 - 8e-4 * step as f64 + noise(step) / 10.0;
             tape.step(step, &[("train/loss", loss), ("update_ratio", ratio)]);
         }
         let lost = tape
