@@ -76,7 +76,7 @@ pub struct Outputs {
     logits: Aligned,
     /// Log-probability, entropy, log-sum-exp and `top1` side by side, of one chunk.
     row_outputs: Vec<f32>,
-    /// Of [`distill`] alone.
+    /// Of [`distill()`] alone.
     pub teacher: TeacherOutputs,
 }
 
