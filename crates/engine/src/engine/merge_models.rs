@@ -7,7 +7,6 @@ use crate::base::files::write_atomic;
 use crate::base::human;
 use crate::base::text::{one_line, shown};
 use crate::data::tokenizer::{self, Tokenizer};
-use crate::engine::checkpoint::Manifest;
 use crate::hardware;
 use crate::hf::{self, TokenIds};
 use crate::hub;
@@ -74,7 +73,7 @@ pub struct Merged {
 pub fn merge(order: &Order) -> Result<Merged, MergeError> {
     export::check_free(&order.to)?;
     let sources = order.paths().map(|path| open(order, path));
-    let sources: Vec<ModelSource> = sources.collect::<Result<_, _>>()?;
+    let mut sources: Vec<ModelSource> = sources.collect::<Result<_, _>>()?;
     enough_memory(&sources)?;
     let (chosen, unknown) = tokenizer_of(order, &sources)?;
     let mut models = Vec::new();
@@ -94,10 +93,12 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
             "choose smaller ones",
         ));
     }
-    let from = ModelSource::open(sources[chosen].path())?;
+    let origin = origin(order, &sources);
+    let from = sources.swap_remove(chosen);
+    let of = from.path().to_path_buf();
     let tokenizer = from.tokenizer_path().to_path_buf();
     let mut source = Source::new(from, model, tokenizer);
-    source.merge = Some(origin(order, &sources));
+    source.merge = Some(origin);
     let options = Options {
         dtype: order.dtype.clone(),
         max_shard_bytes: 5_000_000_000,
@@ -110,13 +111,14 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
     record(order)?;
     Ok(Merged {
         written,
-        tokenizer: sources[chosen].path().into(),
+        tokenizer: of,
         unknown,
     })
 }
 
 fn open(order: &Order, path: &Path) -> Result<ModelSource, MergeError> {
-    let source = Manifest::open_verified::<MergeError>(path)?;
+    // Checksums are verified where the weights are read.
+    let source = ModelSource::open(path)?;
     if source.is_quantized() && !order.dequantize {
         return Err(cannot(
             format!("{} has quantized weights", shown(path)),

@@ -1,8 +1,11 @@
 //! A conversation with a scripted engine.
 
+mod printed;
+
 use super::*;
 use crate::base::clock::UnixMillis;
 use crate::wire::{Envelope, Num, VERSION};
+use serde_json::json;
 use tokio::sync::mpsc;
 
 /// What the engine was asked, what was printed, and how it ended. Each inner list answers one command.
@@ -112,27 +115,6 @@ fn end(reason: StopReason) -> Event {
 }
 
 #[test]
-fn a_pipe_gets_the_words_and_a_terminal_gets_them_harmless() {
-    let events = || {
-        vec![vec![
-            token(0, "a\x1b[2J"),
-            token(5, "of another answer"),
-            token(0, "b"),
-            end(StopReason::Length),
-        ]]
-    };
-    let heard = talked(None, events(), ChatOptions::default(), &["pro\x1bmpt"]);
-    heard.result.unwrap();
-    assert_eq!(heard.out, "a\x1b[2Jb\n");
-    let terminal = ChatOptions {
-        terminal: true,
-        ..ChatOptions::default()
-    };
-    let heard = talked(None, events(), terminal, &["pro\x1bmpt"]);
-    assert_eq!(heard.out, "pro·mpta·[2Jb\n");
-}
-
-#[test]
 fn failures_and_deaths_are_told_in_one_sentence() {
     let failed = vec![vec![end(StopReason::Failed)]];
     let heard = talked(None, failed, ChatOptions::default(), &["x"]);
@@ -144,34 +126,6 @@ fn failures_and_deaths_are_told_in_one_sentence() {
         (failure.what.as_str(), failure.hint.as_str()),
         ("it broke", "again")
     );
-}
-
-/// The error stood behind the last word, in the same line, and a failure put an empty line among the objects of --json.
-#[test]
-fn an_answer_that_an_error_broke_off_ends_its_line() {
-    let death = || vec![vec![token(0, "half")]];
-    let failure = || vec![vec![token(0, "half"), end(StopReason::Failed)]];
-    for events in [death(), failure()] {
-        let heard = talked(None, events, ChatOptions::default(), &["x"]);
-        assert!(heard.result.is_err());
-        assert_eq!(heard.out, "half\n");
-    }
-    for events in [death(), failure()] {
-        let json = ChatOptions {
-            json: true,
-            ..ChatOptions::default()
-        };
-        let heard = talked(None, events, json, &["x"]);
-        assert!(heard.result.is_err());
-        assert_eq!(heard.out, "");
-    }
-    // A terminal shows the prompt of a text, which the answer would have continued.
-    let terminal = ChatOptions {
-        terminal: true,
-        ..ChatOptions::default()
-    };
-    let heard = talked(None, vec![Vec::new()], terminal, &["x"]);
-    assert_eq!(heard.out, "x\n");
 }
 
 #[test]
@@ -232,53 +186,6 @@ fn a_model_without_a_template_has_no_place_for_a_system_prompt() {
     let heard = talked(None, Vec::new(), options, &[]);
     let error = heard.result.unwrap_err().to_string();
     assert!(error.contains("no chat template"), "{error}");
-}
-
-#[test]
-fn json_has_the_speeds_and_the_rendered_prompt() {
-    let options = ChatOptions {
-        json: true,
-        show_prompt: true,
-        ..ChatOptions::default()
-    };
-    let prompted = Event::Prompted {
-        command: 0,
-        text: "<user>hi".into(),
-        prompt_tokens: 10,
-        tool_calls: None,
-    };
-    let answers = vec![vec![prompted, token(0, "ho"), end(StopReason::Stop)]];
-    let heard = talked(Some("chatml"), answers, options, &["hi"]);
-    let object: serde_json::Value = serde_json::from_str(&heard.out).unwrap();
-    assert_eq!(object["text"], "ho");
-    assert_eq!(object["rendered"], "<user>hi");
-    assert_eq!(object["reason"], "stop");
-    assert_eq!(object["prefill_tok_per_sec"], 100.0);
-    assert_eq!(object["decode_tok_per_sec"], 5.0);
-    assert_eq!(object["kv_cache"], "bf16");
-    // No adapter: the base alone answered.
-    assert!(object.as_object().unwrap().contains_key("adapter") && object["adapter"].is_null());
-}
-
-/// It was the text "NaN" among numbers.
-#[test]
-fn a_piece_of_text_without_a_token_has_no_log_probability() {
-    let options = ChatOptions {
-        json: true,
-        ..ChatOptions::default()
-    };
-    let mut rest = token(0, " rest");
-    if let Event::Token { logprob, id, .. } = &mut rest {
-        (*logprob, *id) = (Num(f64::NAN), None);
-    }
-    let answers = vec![vec![token(0, "ho"), rest, end(StopReason::Stop)]];
-    let heard = talked(None, answers, options, &["hi"]);
-    let object: serde_json::Value = serde_json::from_str(&heard.out).unwrap();
-    let expected = json!([
-        {"id": 7, "text": "ho", "logprob": -1.0},
-        {"id": null, "text": " rest", "logprob": null},
-    ]);
-    assert_eq!(object["tokens"], expected);
 }
 
 #[test]

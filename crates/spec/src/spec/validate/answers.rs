@@ -7,6 +7,26 @@ use crate::rewards::WeightedReward;
 use crate::spec::RunConfig;
 
 /// Methods that learn from the model's own answers.
+/// Completions that leave room for their prompts, and do not end before they begin.
+pub(super) fn room_and_ends(config: &RunConfig, judge: &mut IssueCollector) {
+    let rollout = &config.rollout;
+    judge.want(
+        rollout.max_new_tokens < config.model.seq_len,
+        &["rollout.max_new_tokens", "model.seq_len"],
+        format!(
+            "completions of {} tokens leave no room for a prompt in {}",
+            rollout.max_new_tokens, config.model.seq_len
+        ),
+        "lower max_new_tokens, or raise model.seq_len",
+    );
+    judge.want(
+        rollout.stop.iter().all(|s| !s.is_empty()),
+        &["rollout.stop"],
+        "an empty stop string stops immediately",
+        "remove it",
+    );
+}
+
 pub(super) fn rollouts(config: &RunConfig, judge: &mut IssueCollector) {
     rewards(config, judge);
     if config.method.on_policy().is_none() {
@@ -23,21 +43,7 @@ pub(super) fn rollouts(config: &RunConfig, judge: &mut IssueCollector) {
         "truncated completions are left out of the loss, so no token can bear their penalty",
         "remove one of them",
     );
-    judge.want(
-        rollout.max_new_tokens < config.model.seq_len,
-        &["rollout.max_new_tokens", "model.seq_len"],
-        format!(
-            "completions of {} tokens leave no room for a prompt in {}",
-            rollout.max_new_tokens, config.model.seq_len
-        ),
-        "lower max_new_tokens, or raise model.seq_len",
-    );
-    judge.want(
-        rollout.stop.iter().all(|s| !s.is_empty()),
-        &["rollout.stop"],
-        "an empty stop string stops immediately",
-        "remove it",
-    );
+    room_and_ends(config, judge);
     if let Some((key, what, hint)) = config.method.fault() {
         let word = config.method.entry().id;
         judge.want(false, &[&format!("method.{word}.{key}")], what, hint);

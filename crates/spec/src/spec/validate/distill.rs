@@ -1,6 +1,7 @@
 //! Rules for distillation: its teacher, and answers that the student writes itself.
 
 use super::IssueCollector;
+use super::answers::room_and_ends;
 use crate::spec::RunConfig;
 
 pub(super) fn distill(config: &RunConfig, judge: &mut IssueCollector) {
@@ -20,23 +21,7 @@ pub(super) fn distill(config: &RunConfig, judge: &mut IssueCollector) {
         "engine: torch does not support distill: ranks return one log-probability a token, and the loss compares whole distributions",
         "use engine: candle",
     );
-    if distill.on_policy <= 0.0 {
-        return;
+    if distill.on_policy > 0.0 {
+        room_and_ends(config, judge);
     }
-    let rollout = &config.rollout;
-    judge.want(
-        rollout.max_new_tokens < config.model.seq_len,
-        &["rollout.max_new_tokens", "model.seq_len"],
-        format!(
-            "completions of {} tokens leave no room for a prompt in {}",
-            rollout.max_new_tokens, config.model.seq_len
-        ),
-        "lower max_new_tokens, or raise model.seq_len",
-    );
-    judge.want(
-        rollout.stop.iter().all(|s| !s.is_empty()),
-        &["rollout.stop"],
-        "an empty stop string stops immediately",
-        "remove it",
-    );
 }
