@@ -231,16 +231,18 @@ impl Probe for Noise {
             weights,
         };
         let whole = squares(self.parts.iter().sum(), sums.iter().sum());
-        let means = match self.means.differ {
+        let means = match (self.means.differ, self.means.k) {
             // The contributions point where the means do, and the sum is known.
-            false => whole,
-            true => {
+            (false, _) => Some(whole),
+            // No micro-batch has a supervised token, or one alone.
+            (true, 0 | 1) => None,
+            (true, k) => {
                 let (means, sample) = (&self.means, &self.sample);
                 let sum = sample.dots(&means.sum, &means.sum).iter().sum();
-                SquaredNorms::of_equals(means.k, means.parts, sum)
+                Some(SquaredNorms::of_equals(k, means.parts, sum))
             }
         };
-        if let Some(consistency) = means.consistency() {
+        if let Some(consistency) = means.and_then(|means| means.consistency()) {
             into.set(CONSISTENCY.id, consistency);
         }
         if let Some(seen) = whole.estimate() {
@@ -328,5 +330,8 @@ mod tests {
         assert!((blank.values[CONSISTENCY.id].0 - 1.0).abs() < 1e-6);
         let alone = seen(&[(1.0, [1.0, 0.0]), (0.0, [0.0, 0.0])]);
         assert!(!alone.values.contains_key(CONSISTENCY.id));
+        // A step whose targets are all masked ended the run.
+        let masked = seen(&[(0.0, [0.0, 0.0]), (0.0, [0.0, 0.0])]);
+        assert!(!masked.values.contains_key(CONSISTENCY.id));
     }
 }
