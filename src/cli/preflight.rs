@@ -2,7 +2,6 @@
 
 use super::{Context, args::SpecArgs, exit::Exit, finding, target::print_notes};
 use crate::base::finding::Status;
-use crate::data::DataEnv;
 use crate::engine::preflight::{Checked, check_spec};
 use crate::spec::RunSpec;
 use crate::wire::{Event, encode};
@@ -37,14 +36,13 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     super::memory::check(&spec, &cx.env)?;
     let existed = cx.runs_dir.exists();
     std::fs::create_dir_all(&cx.runs_dir)?;
-    let surroundings = DataEnv::from_env(&cx.env);
     let mut out = std::io::stdout().lock();
     let mut printed = Ok(());
     let (mut failed, mut of_the_machine) = (0, false);
     let ranks = crate::plan::start::known_ranks(&spec, &cx.env);
     let made = check_spec(
         (&spec, ranks),
-        &surroundings,
+        &cx.env,
         &cx.runs_dir,
         &cx.clock,
         &mut |checked| {

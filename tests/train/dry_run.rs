@@ -57,7 +57,7 @@ fn a_dry_run_of_reinforcement_learning_counts_prompts_and_answers() {
         .unwrap();
     for wanted in [
         "350 supervised steps of 128 rows (cold start), then 550 steps of 16 prompts × 8 answers, up to 6 new tokens each",
-        "passes over 7,158 prompts",
+        "epochs of 7,158 prompts",
     ] {
         assert!(line.contains(wanted), "{line}");
     }

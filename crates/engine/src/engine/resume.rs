@@ -58,7 +58,7 @@ pub(super) fn resume(
         )));
     }
     let words = vocabularies(&path, state);
-    let now = Fingerprint::of(&job.spec, data).on(state.models.remote.as_ref());
+    let now = Fingerprint::of(&job.spec, data).with(&state.models);
     let other = other_data(
         job,
         (step, &saved.fingerprint),
@@ -217,6 +217,7 @@ fn other_data(
     port: &mut Port<'_>,
     vocabularies: Option<&str>,
 ) -> Result<Option<String>, EngineError> {
+    let of_data = !saved.same_data(now);
     match saved.compare(now) {
         Match::Exact => Ok(None),
         Match::Inexact(why) => {
@@ -235,13 +236,20 @@ fn other_data(
             let way = match vocabularies {
                 Some(sizes) => format!("{sizes}; restore the data, or begin a new run"),
                 None => format!(
-                    "restore the data, or llmtui train --resume {} --force",
+                    "restore {}, or llmtui train --resume {} --force",
+                    match of_data {
+                        true => "the data",
+                        false => "the teacher",
+                    },
                     job.run_dir.word()
                 ),
             };
+            let of = match of_data {
+                true => named(&job.spec),
+                false => String::new(),
+            };
             Err(EngineError::Setup(format!(
-                "cannot continue from step {step}: {why}{}; {way}",
-                named(&job.spec)
+                "cannot continue from step {step}: {why}{of}; {way}"
             )))
         }
     }

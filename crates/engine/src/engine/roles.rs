@@ -1,6 +1,7 @@
 //! The models of a run by role: the policy that is trained, and the reference of a preference method.
 
 use super::EngineError;
+use super::checkpoint::FrozenModel;
 use super::remote::{Remote, ScoringWeights};
 use crate::data::{Batch, Column, Dataset, Origin, Unit};
 use crate::methods::policy::{OLD_LOGP, TOKEN_REFERENCE};
@@ -16,6 +17,8 @@ pub struct Models {
     /// What trains.
     pub policy: Model,
     pub reference: Reference,
+    /// What the policy's teacher is; `None` where it has none.
+    pub teacher: Option<FrozenModel>,
     /// Ranks of PyTorch, where those compute: then `policy` is the engine's copy, which is as new as the last look at it.
     pub remote: Option<Remote>,
     /// Whether the reference is another than the policy before the first step, as after a cold start: then checkpoints hold it.
@@ -49,6 +52,7 @@ impl Models {
         Models {
             policy,
             reference: Reference::None,
+            teacher: None,
             remote: None,
             anchored: false,
             moves: false,

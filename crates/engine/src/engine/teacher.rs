@@ -1,6 +1,7 @@
 //! The teacher of a distillation: read once, frozen, in the formats of its file, and held against the run's tokens.
 
 use super::EngineError;
+use super::checkpoint::FrozenModel;
 use super::checkpoint::manifest::{Fault, Manifest};
 use super::start_weights::{arithmetic, tokens_of};
 use crate::base::child::Child;
@@ -15,6 +16,7 @@ use crate::spec::RunSpec;
 /// A teacher, and what the log says of it.
 pub(super) struct Loaded {
     pub teacher: Teacher,
+    pub identity: FrozenModel,
     pub words: String,
 }
 
@@ -53,6 +55,10 @@ pub(super) fn load(spec: &RunSpec, data: &Dataset) -> Result<Option<Loaded>, Eng
         .load_for_inference()
         .map_err(|e| fault(format!("{e}; {}", e.hint())))?;
     model.set_compute_dtype(arithmetic(spec)?)?;
+    let identity = FrozenModel {
+        place: place.display().to_string(),
+        weights: model.base_fingerprint()?,
+    };
     let (n, rows) = (model.n_params(), model.shape().vocab_size);
     let own = (spec.model.vocab_size).unwrap_or_else(|| data.tokenizer.vocab_size());
     let teacher = Teacher::new(model, distill.divergence());
@@ -74,7 +80,11 @@ pub(super) fn load(spec: &RunSpec, data: &Dataset) -> Result<Option<Loaded>, Eng
             grouped(rows.min(own) as u64)
         );
     }
-    Ok(Some(Loaded { teacher, words }))
+    Ok(Some(Loaded {
+        teacher,
+        identity,
+        words,
+    }))
 }
 
 /// The first token that differs; `None` where all of the run's are the teacher's of the same number.

@@ -25,6 +25,7 @@ mod loop_;
 mod merging;
 mod merging_models;
 mod moving_reference;
+mod prechecked;
 mod preferences;
 mod queue;
 mod rescue;

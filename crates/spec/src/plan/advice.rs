@@ -43,7 +43,7 @@ fn memory(plan: &Plan, list: &mut Vec<Finding>) {
     let source = "safety margin: 1.15 × the sum of the parts (1.10 × for this engine)";
     match plan.verdict() {
         Some(Verdict::TooLarge) => list.push(advice("too_large", Status::Fail, format!(
-                "needs {} and {} has {}: see the ladder of changes",
+                "needs {} and {} has {}: see the changes that would fit",
                 human::bytes(p50),
                 plan.request.device.name,
                 capacity(limit)

@@ -131,14 +131,14 @@ impl RolloutLength {
         }
     }
 
-    /// `1.2 passes over 7,200 prompts`, and those of the cold start before.
+    /// `1.2 epochs of 7,200 prompts`, and those of the cold start before.
     pub fn passes_words(&self, prompts: u64) -> String {
         let cold = match self.cold_start_steps {
             0 => String::new(),
-            _ => format!("{:.1} supervised passes, then ", self.cold_passes(prompts)),
+            _ => format!("{:.1} supervised epochs, then ", self.cold_passes(prompts)),
         };
         let passes = self.passes(prompts);
-        format!("{cold}{passes:.1} passes over {} prompts", grouped(prompts))
+        format!("{cold}{passes:.1} epochs of {} prompts", grouped(prompts))
     }
 }
 
@@ -212,7 +212,7 @@ mod tests {
             length.words(),
             "600 steps of 8 prompts × 8 answers, up to 32 new tokens each"
         );
-        assert_eq!(length.passes_words(1_600), "3.0 passes over 1,600 prompts");
+        assert_eq!(length.passes_words(1_600), "3.0 epochs of 1,600 prompts");
         let one = RolloutLength {
             group_size: 1,
             prompts: 64,
@@ -239,7 +239,7 @@ mod tests {
         );
         assert_eq!(
             twice.passes_words(1_600),
-            "4.0 supervised passes, then 0.8 passes over 1,600 prompts"
+            "4.0 supervised epochs, then 0.8 epochs of 1,600 prompts"
         );
     }
 

@@ -131,8 +131,7 @@ impl Checkpoints {
             progress.best_saved = Some(here);
         }
         self.warn_of_a_replaced_base(cx);
-        let ranks = cx.state.models.remote.as_ref();
-        let fingerprint = Fingerprint::of(cx.spec, &cx.data).on(ranks);
+        let fingerprint = Fingerprint::of(cx.spec, &cx.data).with(&cx.state.models);
         let written = save(&mut self.store, &mut cx.state, &cx.data, &fingerprint)
             .and_then(|written| Ok((written, self.store.verify(step)?)));
         if written.is_err() {

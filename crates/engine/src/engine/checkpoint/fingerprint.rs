@@ -1,7 +1,8 @@
 //! What a bit-exact resume depends on besides the checkpoint: data, program, and class of machine.
 
+use crate::base::text::one_line;
 use crate::data::Dataset;
-use crate::engine::remote::Remote;
+use crate::engine::roles::Models;
 use crate::kernels::matmul::{ComputeDtype, kernel_name};
 use crate::nn::compute_dtype_name;
 use crate::spec::RunSpec;
@@ -27,6 +28,9 @@ pub struct Fingerprint {
     /// checkpoints do not say.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kernel: String,
+    /// The teacher of a distillation; older checkpoints do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub teacher: Option<FrozenModel>,
     /// What computed: `candle`, or `torch` with its settings; older checkpoints do not say.
     #[serde(default = "candle_word", skip_serializing_if = "is_candle")]
     pub engine: String,
@@ -34,6 +38,16 @@ pub struct Fingerprint {
     pub program: String,
     /// Architecture of the processor.
     pub arch: String,
+}
+
+/// A model beside the one that trains, which training never changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FrozenModel {
+    /// As the spec names it.
+    pub place: String,
+    /// [`crate::nn::Model::base_fingerprint`].
+    pub weights: String,
 }
 
 /// How a checkpoint's circumstances relate to the present ones.
@@ -78,15 +92,17 @@ impl Fingerprint {
                 .is_plain_text()
                 .then(|| spec.data.val_fraction.to_string()),
             tokenizer: data.tokenizer_fingerprint.clone(),
+            teacher: None,
             threads: crate::engine::threads(spec),
             program: env!("CARGO_PKG_VERSION").into(),
             arch: std::env::consts::ARCH.into(),
         }
     }
 
-    /// That of a run on these ranks, where it has any: how many they really are, and on what they compute.
-    pub fn on(mut self, ranks: Option<&Remote>) -> Fingerprint {
-        if let Some(ranks) = ranks {
+    /// That of a run with these models: its teacher, and its ranks if it has any, how many they really are and on what they compute.
+    pub fn with(mut self, models: &Models) -> Fingerprint {
+        self.teacher = models.teacher.clone();
+        if let Some(ranks) = &models.remote {
             self.engine = ranks.computes();
             self.arithmetic = ranks.precision().into();
             if ranks.are_on_gpus() {
@@ -97,22 +113,42 @@ impl Fingerprint {
         self
     }
 
-    /// Compares a checkpoint's fingerprint, `self`, with the present.
-    pub fn compare(&self, now: &Fingerprint) -> Match {
+    /// Whether both are of the same data, read by the same tokenizer, with the same part held out.
+    pub fn same_data(&self, other: &Fingerprint) -> bool {
+        self.other_data(other).is_none()
+    }
+
+    fn other_data(&self, now: &Fingerprint) -> Option<String> {
         if self.tokenizer != now.tokenizer {
-            return Match::Different("the tokenizer changed since the checkpoint".into());
+            return Some("the tokenizer changed since the checkpoint".into());
         }
         if self.data != now.data {
-            return Match::Different("the training text changed since the checkpoint".into());
+            return Some("the training text changed since the checkpoint".into());
         }
-        if let (Some(then), Some(now)) = (&self.val_fraction, &now.val_fraction)
-            && then != now
-        {
-            return Match::Different(format!(
+        match (&self.val_fraction, &now.val_fraction) {
+            (Some(then), Some(now)) if then != now => Some(format!(
                 "data.val_fraction is {now} but was {then} at the checkpoint: another part of the text is held out"
-            ));
+            )),
+            _ => None,
+        }
+    }
+
+    /// Compares a checkpoint's fingerprint, `self`, with the present.
+    pub fn compare(&self, now: &Fingerprint) -> Match {
+        if let Some(why) = self.other_data(now) {
+            return Match::Different(why);
         }
         let mut why = Vec::new();
+        if let (Some(then), Some(now)) = (&self.teacher, &now.teacher)
+            && then.weights != now.weights
+        {
+            if then.place == now.place {
+                let what = "the teacher's weights changed since the checkpoint";
+                return Match::Different(format!("{what} ({})", one_line(&now.place)));
+            }
+            let [was, is] = [&then.place, &now.place].map(|place| one_line(place));
+            why.push(format!("the teacher {is} instead of {was}"));
+        }
         let processors = self.threads > 0 && now.threads > 0;
         if processors && self.threads != now.threads {
             why.push(format!(
@@ -164,6 +200,7 @@ mod tests {
             data: "a".into(),
             val_fraction: Some("0.1".into()),
             tokenizer: "t".into(),
+            teacher: None,
             threads: 2,
             arithmetic: "bf16".into(),
             kernel: "AMX".into(),
@@ -221,6 +258,26 @@ mod tests {
             ..then.clone()
         };
         assert_eq!(unsaid.compare(&split), Match::Exact);
+        let taught = |place: &str, weights: &str| Fingerprint {
+            teacher: Some(FrozenModel {
+                place: place.into(),
+                weights: weights.into(),
+            }),
+            ..then.clone()
+        };
+        let big = taught("big", "w");
+        assert_eq!(then.compare(&big), Match::Exact, "an older checkpoint");
+        assert_eq!(big.compare(&taught("moved", "w")), Match::Exact);
+        assert_eq!(
+            big.compare(&taught("bigger", "x")),
+            Match::Inexact("the teacher bigger instead of big".into())
+        );
+        let trained_on = "the teacher's weights changed since the checkpoint (big)".into();
+        assert_eq!(
+            big.compare(&taught("big", "x")),
+            Match::Different(trained_on)
+        );
+        assert!(big.same_data(&taught("big", "x")) && !then.same_data(&split));
         let other = Fingerprint {
             data: "b".into(),
             ..slower

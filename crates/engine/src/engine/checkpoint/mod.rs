@@ -24,7 +24,7 @@ pub mod store;
 
 pub use crate::run::checkpoints::{FOLDER, STATE, name_of};
 pub use error::CheckpointError;
-pub use fingerprint::Fingerprint;
+pub use fingerprint::{Fingerprint, FrozenModel};
 pub use manifest::{Fault, Manifest};
 pub use needed::{by_other_runs, is_needed, named_by};
 pub use readjust::{forget_adjustments, recount};

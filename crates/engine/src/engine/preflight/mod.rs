@@ -4,6 +4,7 @@
 mod answers_end;
 mod causal_mask;
 mod disk_room;
+mod earlier;
 mod init_loss;
 mod longest;
 mod overfit;
@@ -25,12 +26,15 @@ use super::teacher;
 use super::{EngineError, EngineJob};
 use crate::base::clock::Clock;
 use crate::base::finding::{Finding, Status};
+use crate::base::human;
+use crate::base::paths::Env;
 use crate::base::text::shown;
 use crate::data::{Batch, DataEnv, Dataset};
 use crate::spec::RunSpec;
 use crate::wire::{Event, Outcome, Phase};
 #[cfg(test)]
 pub(super) use disk_room::checkpoint as checkpoint_size;
+use earlier::Earlier;
 use std::path::{Path, PathBuf};
 
 /// The inputs of the checks. They change nothing of the run: they train a copy.
@@ -50,6 +54,8 @@ pub struct Subject<'a> {
     pub ranks: Option<u64>,
     /// Computes on after a failed check: the run begins in spite of it.
     pub all: bool,
+    /// Results of checks that compute, made shortly before.
+    earlier: Option<Earlier>,
 }
 
 /// One check.
@@ -97,16 +103,20 @@ pub struct Checked {
 /// reported as skipped unless the subject asks for all.
 pub fn check_all(subject: &mut Subject<'_>, on_check: &mut dyn FnMut(&Checked) -> bool) {
     let mut failed: Option<&str> = None;
+    let earlier = subject.earlier.take();
     let mut rest = CHECKS.iter().peekable();
     while let Some(check) = rest.next() {
         let begun = subject.clock.elapsed();
         let mut of_the_machine = false;
-        let found = match failed.filter(|_| check.computes && !subject.all) {
-            Some(title) => Finding::unknown(
+        let known = earlier.as_ref().filter(|_| check.computes);
+        let known = known.and_then(|earlier| earlier.of(check.id));
+        let found = match (failed.filter(|_| check.computes && !subject.all), known) {
+            (Some(title), _) => Finding::unknown(
                 format!("not run, because a check failed: {title}"),
                 "fix that one first",
             ),
-            None => (check.run)(subject).unwrap_or_else(|error| {
+            (None, Some(found)) => found.clone(),
+            (None, None) => (check.run)(subject).unwrap_or_else(|error| {
                 of_the_machine = error.outcome() == Outcome::Starved;
                 broken(&error, subject.room)
             }),
@@ -154,24 +164,26 @@ fn hash(values: &[f32]) -> u64 {
 }
 
 /// Runs the checks of a spec by themselves, without a run; it would have so many ranks. `room` is the folder whose disk will hold the
-/// checkpoints.
+/// checkpoints. A run of the same that begins soon takes the results of those that compute.
 ///
 /// # Errors
 /// The data or the model cannot be read.
 pub fn check_spec(
     (spec, ranks): (&RunSpec, Option<u64>),
-    surroundings: &DataEnv,
+    env: &Env,
     room: &Path,
     clock: &dyn Clock,
     on_check: &mut dyn FnMut(&Checked),
 ) -> Result<(), EngineError> {
-    let data = spec.open_data(surroundings)?;
+    let data = spec.open_data(&DataEnv::from_env(env))?;
     let pass = data.micro_steps_per_epoch(spec.train.micro_batch_size);
     let spec = &spec.clone().on_data(pass);
     let mut state = TrainState::fresh(spec, &data)?;
     if let Some(loaded) = teacher::load(spec, &data)? {
+        state.models.teacher = Some(loaded.identity);
         state.models.policy.set_teacher(Some(loaded.teacher));
     }
+    let key = earlier::key(spec, &data, &state);
     let scratch = room.join(format!(".preflight-{}", std::process::id()));
     let mut subject = Subject {
         spec,
@@ -183,11 +195,17 @@ pub fn check_spec(
         clock,
         ranks,
         all: false,
+        earlier: None,
     };
+    let mut findings = Vec::new();
     check_all(&mut subject, &mut |checked| {
+        findings.push(checked.finding.clone());
         on_check(checked);
         true
     });
+    if let Some(key) = key {
+        earlier::keep(env, key, clock.now(), findings);
+    }
     Ok(())
 }
 
@@ -201,6 +219,14 @@ pub(super) fn gate(cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
     let mut starved: Option<String> = None;
     let remote = cx.state.models.remote.as_ref();
     let ranks = remote.map(|remote| remote.ranks() as u64);
+    let key = earlier::key(cx.spec, &cx.data, &cx.state);
+    let earlier = key.and_then(|key| earlier::find(&job.env, &key, clock.now()));
+    if let Some(earlier) = &earlier {
+        let ago = human::duration(earlier.age);
+        let what = "preflight: the checks that compute were made";
+        let words = format!("{what} {ago} ago, of the same spec, data and weights: not made again");
+        cx.port.note(cx.state.progress.step, words);
+    }
     let mut subject = Subject {
         spec: cx.spec,
         data: &cx.data,
@@ -212,6 +238,7 @@ pub(super) fn gate(cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
         clock: &*clock,
         ranks,
         all: job.force,
+        earlier,
     };
     let port = &mut *cx.port;
     check_all(&mut subject, &mut |checked| {

@@ -251,6 +251,7 @@ mod tests {
             clock: &clock,
             ranks: None,
             all: false,
+            earlier: None,
         })
     }
 

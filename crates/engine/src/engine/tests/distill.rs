@@ -107,6 +107,43 @@ fn a_resume_is_bit_exact_in_answers_of_its_own_too() {
     }
 }
 
+/// Other weights under the same name would be another training; under another name they are a changed setting.
+#[test]
+fn a_resume_notices_another_teacher() {
+    let home = tempfile::tempdir().unwrap();
+    let put = |from: &Path, name: &str| {
+        let to = home.path().join(name);
+        std::fs::create_dir_all(&to).unwrap();
+        for file in std::fs::read_dir(from).unwrap() {
+            let file = file.unwrap();
+            std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+        }
+        format!("method.distill.teacher={}", to.display())
+    };
+    let named = put(teacher(), "big");
+    let mut run = student(&["max_steps=20", &named]);
+    run.job.stop_after = Some(10);
+    run.go();
+    std::fs::rename(home.path().join("big"), home.path().join("moved")).unwrap();
+    put(&run.checkpoint(10), "big");
+    let (outcome, _, message) = finished(&run.resumed());
+    assert_ne!(outcome, Outcome::Completed);
+    assert!(
+        message.contains("the teacher's weights changed")
+            && message.contains("restore the teacher"),
+        "{message}"
+    );
+    // The same weights elsewhere are the same teacher.
+    let moved = home.path().join("moved");
+    let moved = format!("method.distill.teacher={}", moved.display());
+    run.job.spec = student(&["max_steps=20", &moved]).job.spec.clone();
+    let events = run.resumed();
+    assert_eq!(finished(&events).0, Outcome::Completed, "{events:?}");
+    let inexact =
+        |event: &Event| matches!(event, Event::Warned { code, .. } if code == "not_bit_exact");
+    assert!(!events.iter().any(inexact));
+}
+
 #[test]
 fn the_start_weights_of_a_teacher_have_no_distance_to_it() {
     let from = format!("train.from={}", teacher().display());

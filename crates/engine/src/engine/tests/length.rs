@@ -1,6 +1,7 @@
 //! Epochs in place of steps, and batches that grow.
 
 use super::*;
+use crate::base::paths::Env;
 
 /// A logged step: number, tokens so far, and what repeats to the bit.
 type Logged = (u64, u64, Vec<(String, u64)>);
@@ -174,19 +175,13 @@ fn checks_without_a_run_know_what_epochs_come_to() {
     let room = tempfile::tempdir().unwrap();
     let settings = |words: &[&str]| {
         let spec = tiny(words).0;
-        let (surroundings, clock) = (DataEnv::default(), SystemClock::new());
+        let (env, clock) = (Env::default(), SystemClock::new());
         let mut said = String::new();
-        preflight::check_spec(
-            (&spec, None),
-            &surroundings,
-            room.path(),
-            &clock,
-            &mut |checked| {
-                if checked.finding.id == "settings" {
-                    said = checked.finding.evidence.to_string();
-                }
-            },
-        )
+        preflight::check_spec((&spec, None), &env, room.path(), &clock, &mut |checked| {
+            if checked.finding.id == "settings" {
+                said = checked.finding.evidence.to_string();
+            }
+        })
         .unwrap();
         said
     };

@@ -43,8 +43,8 @@ impl Trainer<'_, '_> {
         let whole = self.cx.state.weights_are_finite()? && self.cx.state.moments_are_finite()?;
         let step = match (whole, self.checkpoints.newest()) {
             (true, _) => {
-                let ranks = self.cx.state.models.remote.as_ref();
-                let fingerprint = Fingerprint::of(self.cx.spec, &self.cx.data).on(ranks);
+                let fingerprint =
+                    Fingerprint::of(self.cx.spec, &self.cx.data).with(&self.cx.state.models);
                 checkpoint::save(&mut store, &mut self.cx.state, &self.cx.data, &fingerprint)?;
                 step
             }

@@ -225,14 +225,14 @@ fn model_words(spec: &RunSpec, data: Option<&DataFacts>, plan: &Plan) -> String 
     )
 }
 
-/// `estimated`: of passes over data that were not tokenized yet, which make no number of steps for sure.
+/// `estimated`: of epochs over data that were not tokenized yet, which make no number of steps for sure.
 fn steps_words(spec: &RunSpec, plan: &Plan, unread: Option<f64>, estimated: bool) -> String {
     let step_tokens = human::grouped(plan.request.batch_tokens());
     let about = if estimated { "about " } else { "" };
     match (unread, spec.rollout_length()) {
         (_, Some(length)) => length.words(),
         (Some(epochs), None) => format!(
-            "{epochs} passes over the data, of {step_tokens} tokens a step; their number is known once the data are read"
+            "{epochs} epochs, in steps of {step_tokens} tokens; their number is known once the data are read"
         ),
         (None, None) => format!(
             "{about}{} of {step_tokens} tokens each, {about}{} in all",
@@ -257,7 +257,7 @@ fn passes_words(spec: &RunSpec, data: Option<&DataFacts>, plan: &Plan) -> Option
     let micro_steps = spec.train.micro_steps(spec.train.max_steps) as f64;
     let passes = micro_steps / pass.micro_steps(spec.train.micro_batch_size);
     Some(format!(
-        "{about}{passes:.1} passes over {} training tokens",
+        "{about}{passes:.1} epochs of {} training tokens",
         human::short(pass.tokens.floor())
     ))
 }
@@ -404,7 +404,7 @@ mod tests {
         );
         assert_eq!(
             line(&machine, "Data"),
-            "1.5 passes over 1.00M training tokens"
+            "1.5 epochs of 1.00M training tokens"
         );
         // As the plan says it of the same run.
         let compute = line(&machine, "Compute");

@@ -37,7 +37,7 @@ pub fn fewer_rollouts(spec: &RunSpec, facts: &DataFacts) -> Option<Recommended> 
             ..length
         };
         let why = format!(
-            "about {} passes over your {} prompts; the preset's {} would be {}",
+            "about {} epochs of your {} prompts; the preset's {} would be {}",
             human::few(fewer.passes(prompts)),
             human::grouped(prompts),
             human::grouped(spec.train.max_steps),
@@ -76,9 +76,9 @@ mod tests {
         .passes(38);
         assert!(
             (15.0..=20.5).contains(&passes),
-            "{few} steps, {passes} passes"
+            "{few} steps, {passes} epochs"
         );
-        assert!(why.contains("over your 38 prompts"), "{why}");
+        assert!(why.contains("of your 38 prompts"), "{why}");
         assert_eq!(steps(7_000), None, "the preset's are right");
         assert_eq!(steps(1).unwrap().0, FEWEST_TUNING_STEPS);
     }

@@ -47,7 +47,7 @@ fn a_config_without_its_base_model_has_no_plan_and_no_start_but_can_be_saved() {
     here.enter();
     until(&mut here, Step::Plan);
     tells(&here, "3 layers of 64");
-    tells(&here, "passes over the data");
+    tells(&here, " epochs, in steps of");
 }
 
 /// TRL's files name no trainer: what was guessed can be said, as `llmtui import --method` does.

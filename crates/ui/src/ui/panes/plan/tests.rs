@@ -200,7 +200,7 @@ fn a_run_on_its_own_answers_is_told_in_prompts_until_the_batch_changes() {
     let cold = said(&before, "cold start").unwrap();
     assert!(cold.starts_with("350 supervised steps"), "{cold}");
     let prompts = said(&before, "prompts").unwrap();
-    assert!(prompts.ends_with("passes over 7,158 prompts"), "{prompts}");
+    assert!(prompts.ends_with("epochs of 7,158 prompts"), "{prompts}");
     assert!(said(&before, "tokens").unwrap().starts_with("at most "));
     select(&mut pane, Field::Batch);
     act(&mut pane, Action::Accept);
