@@ -76,11 +76,11 @@ impl Tool for Axolotl {
         ]
     }
 
-    fn learning_rate(&self, _method: &str) -> Option<&'static str> {
+    fn learning_rate(&self, _method: &str, _map: &Map<String, Value>) -> Option<&'static str> {
         None
     }
 
-    fn length(&self, _on_policy: bool) -> Option<DefaultSetting> {
+    fn length(&self, _on_policy: bool, _map: &Map<String, Value>) -> Option<DefaultSetting> {
         Some((&["sequence_len"], LEN, "512"))
     }
 

@@ -106,7 +106,7 @@ impl Reader {
     /// The learning rate, which others are shares of.
     pub(super) fn default_rate(&mut self, map: &Map<String, Value>) {
         let method = plain(&self.draft.value("method"));
-        if let Some(rate) = self.dialect.tool().learning_rate(&method) {
+        if let Some(rate) = self.dialect.tool().learning_rate(&method, map) {
             self.apply_default(map, (&["learning_rate"], "optimizer.*.lr", rate));
         } else if !has_key(map, "learning_rate")
             && let Some(path) = self.draft.resolve_wildcard("optimizer.*.lr")
@@ -136,7 +136,7 @@ impl Reader {
         self.default_epochs(map);
         let tool = self.dialect.tool();
         tool.default_batch(self, map);
-        if let Some(length) = tool.length(self.writes_answers())
+        if let Some(length) = tool.length(self.writes_answers(), map)
             && !length.0.iter().any(|key| self.lifts_limit(map, key))
         {
             self.apply_default(map, length);

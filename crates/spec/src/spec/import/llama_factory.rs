@@ -80,11 +80,11 @@ impl Tool for LlamaFactory {
         }
     }
 
-    fn learning_rate(&self, _method: &str) -> Option<&'static str> {
+    fn learning_rate(&self, _method: &str, _map: &Map<String, Value>) -> Option<&'static str> {
         Some("5e-5")
     }
 
-    fn length(&self, _on_policy: bool) -> Option<DefaultSetting> {
+    fn length(&self, _on_policy: bool, _map: &Map<String, Value>) -> Option<DefaultSetting> {
         Some((&["cutoff_len"], LEN, "2048"))
     }
 

@@ -314,7 +314,12 @@ impl Reader {
             To::Key(path) if self.without_steps.contains(&path) => {
                 Some("the strategy is not steps: it is not read")
             }
-            To::Key(path) if path.starts_with("rollout.") && !self.writes_answers() => {
+            // A distillation may write some.
+            To::Key(path)
+                if path.starts_with("rollout.")
+                    && !self.writes_answers()
+                    && self.draft.value("method") != "distill" =>
+            {
                 Some(answers)
             }
             To::Generation(_) if !self.writes_answers() => Some(answers),

@@ -73,10 +73,10 @@ pub(super) trait Tool: Sync {
     fn default_choices(&self, _reader: &mut Reader, _map: &Map<String, Value>) {}
 
     /// The default learning rate of a method; none where the tool wants it in the file.
-    fn learning_rate(&self, method: &str) -> Option<&'static str>;
+    fn learning_rate(&self, method: &str, map: &Map<String, Value>) -> Option<&'static str>;
 
     /// The default length of rows, where prompts and completions have no limits of their own.
-    fn length(&self, on_policy: bool) -> Option<DefaultSetting>;
+    fn length(&self, on_policy: bool, map: &Map<String, Value>) -> Option<DefaultSetting>;
 
     /// Default passes over the data.
     fn epochs(&self) -> DefaultSetting {

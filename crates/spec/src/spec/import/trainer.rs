@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 /// Methods that a TRL file may be for, as `--method` takes them.
 pub const METHODS: &[&str] = &[
-    "sft", "dpo", "reward", "kto", "orpo", "cpo", "simpo", "grpo", "rloo", "ppo",
+    "sft", "dpo", "reward", "kto", "orpo", "cpo", "simpo", "grpo", "rloo", "ppo", "distill",
 ];
 
 /// Keys of no other trainer but RLOO's.
@@ -32,6 +32,14 @@ const PAIRS: &[&str] = &[
     "rpo_alpha",
     "ld_alpha",
     "reference_free",
+];
+
+/// Keys of GKD's trainer and of its successor alone.
+const DISTILL: &[&str] = &[
+    "teacher_model_name_or_path",
+    "teacher_model_revision",
+    "lmbda",
+    "seq_kd",
 ];
 
 /// Keys of supervised fine-tuning alone.
@@ -70,6 +78,9 @@ const WORDS: &[(&str, &str)] = &[
     ("grpo", "grpo"),
     ("rloo", "rloo"),
     ("ppo", "ppo"),
+    ("gkd", "distill"),
+    ("distill", "distill"),
+    ("distillation", "distill"),
     ("reward", "reward"),
     ("rm", "reward"),
     ("binarized", "dpo"),
@@ -120,6 +131,7 @@ pub(super) fn trainer(
     let of_rows = of_columns(columns);
     let keys = |method: &str| (method.to_string(), By::Keys);
     match () {
+        () if any(DISTILL) => keys("distill"),
         // Its trainer once had PPO's epochs too.
         () if any(&["rloo_k", "normalize_advantages"]) => keys("rloo"),
         () if any(&["num_ppo_epochs", "cliprange_value", "vf_coef"]) => keys("ppo"),

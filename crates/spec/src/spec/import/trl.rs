@@ -43,18 +43,23 @@ impl Tool for Trl {
         reader.trainer(&method, &by);
     }
 
-    fn learning_rate(&self, method: &str) -> Option<&'static str> {
+    fn learning_rate(&self, method: &str, map: &Map<String, Value>) -> Option<&'static str> {
         Some(match method {
             "sft" => "2e-5",
+            "distill" if is_gkd(map) => "2e-5",
             "reward" => "1e-4",
             "ppo" => "3e-6",
             _ => "1e-6",
         })
     }
 
-    /// Prompts and answers have limits of their own.
-    fn length(&self, on_policy: bool) -> Option<DefaultSetting> {
-        (!on_policy).then_some((&["max_length", "max_seq_length"], LEN, "1024"))
+    /// Prompts and answers have limits of their own, as in a distillation that begins with prompts alone.
+    fn length(&self, on_policy: bool, map: &Map<String, Value>) -> Option<DefaultSetting> {
+        (!on_policy && !distills_prompts(map)).then_some((
+            &["max_length", "max_seq_length"],
+            LEN,
+            "1024",
+        ))
     }
 
     fn of_method(&self, method: &str) -> &'static [DefaultSetting] {
@@ -80,7 +85,10 @@ impl Tool for Trl {
         if reader.draft.value("method") == "sft" {
             mask(reader, map);
         }
-        if reader.writes_answers() {
+        if reader.draft.value("method") == "distill" {
+            distillation(reader, map);
+        }
+        if reader.writes_answers() || distills_prompts(map) {
             room(reader, map);
         }
     }
@@ -114,6 +122,48 @@ fn mask(reader: &mut Reader, map: &Map<String, Value>) {
     }
 }
 
+/// Whether a distillation is for `GKDTrainer`, which learns from the data's answers too; its successor `DistillationTrainer` reads
+/// prompts alone.
+fn is_gkd(map: &Map<String, Value>) -> bool {
+    let keys = ["lmbda", "seq_kd", "max_new_tokens", "max_length", "packing"];
+    keys.iter().any(|key| has_key(map, key))
+}
+
+fn distills_prompts(map: &Map<String, Value>) -> bool {
+    has_key(map, "teacher_model_name_or_path") && !is_gkd(map)
+}
+
+/// Defaults of both trainers of distillations.
+fn distillation(reader: &mut Reader, map: &Map<String, Value>) {
+    const BETA: &str = "method.distill.beta";
+    const SHARE: &str = "method.distill.on_policy";
+    let gkd: &[DefaultSetting] = &[
+        (&["beta"], BETA, "0.5"),
+        (&["lmbda"], SHARE, "0.5"),
+        (&["temperature"], "rollout.temperature", "0.9"),
+        (&["max_new_tokens"], "rollout.max_new_tokens", "128"),
+    ];
+    let successor: &[DefaultSetting] = &[
+        (&["beta"], BETA, "1"),
+        (&["every answer is the student's"], SHARE, "1"),
+        (&["temperature"], "rollout.temperature", "1"),
+        ANSWER,
+    ];
+    let (defaults, of_the_loss) = match is_gkd(map) {
+        true => (gkd, None),
+        false => (successor, map.get("temperature").filter(|t| !t.is_null())),
+    };
+    for default in defaults.iter().copied() {
+        reader.apply_default(map, default);
+    }
+    // The successor divides the logits of its loss by the temperature at which it samples.
+    if let Some(said) = of_the_loss {
+        let said = plain(said);
+        let theirs = format!("temperature: {said}, in the loss too");
+        reader.apply_default_as(&theirs, "method.distill.temperature", &said, "");
+    }
+}
+
 /// TRL limits prompts and answers apart, and newer ones prompts not at all; here a row has room for both.
 fn room(reader: &mut Reader, map: &Map<String, Value>) {
     const PROMPT: u64 = 512;
@@ -142,6 +192,9 @@ const MARKS: &[&str] = &[
     "num_ppo_epochs",
     "cliprange",
     "kl_coef",
+    "teacher_model_name_or_path",
+    "lmbda",
+    "seq_kd",
     "beta",
     "loss_type",
     "use_peft",
@@ -185,6 +238,26 @@ const ROWS: &[Row] = &[
     ),
     row("max_completion_length", To::Key("rollout.max_new_tokens")),
     row("response_length", To::Key("rollout.max_new_tokens")),
+    row("max_new_tokens", To::Key("rollout.max_new_tokens")),
+    row(
+        "teacher_model_name_or_path",
+        To::Key("method.distill.teacher"),
+    ),
+    row(
+        "teacher_model_revision",
+        To::NoEqual("method.distill.teacher takes ORG/NAME@REVISION"),
+    ),
+    row(
+        "teacher_model_init_kwargs",
+        To::Needless("the teacher keeps the formats of its file"),
+    ),
+    row("lmbda", To::Key("method.distill.on_policy")),
+    row(
+        "seq_kd",
+        To::NoEqual(
+            "have the teacher write the answers first (llmtui serve), and train on those by method: sft",
+        ),
+    ),
     row("num_generations", To::Key("rollout.group_size")),
     row("rloo_k", To::Key("rollout.group_size")),
     row("num_iterations", To::Key("rollout.epochs")),

@@ -44,6 +44,8 @@ fn a_file_without_keys_of_its_trainer_is_told_by_names_and_rows_and_is_called_a_
         ("x", "loss_type: kto\n", &[], "kto", true),
         ("x", "loss_type: hinge\n", &[], "dpo", true),
         ("x", "num_generations: 4\n", &[], "grpo", true),
+        ("x", "lmbda: 0.3\n", &[], "distill", true),
+        ("gkd-qwen", "", &[], "distill", false),
     ] {
         let imported = read(name, &format!("{BARE}{more}"), None, columns);
         assert_eq!(method(&imported), expected, "{name} {more}");
@@ -148,4 +150,43 @@ fn settings_of_answers_are_those_of_reinforcement_learning() {
     );
     // Its default template is Human and Assistant in plain words, not the tokenizer's own.
     assert_eq!(sft.draft.value("data.template"), "plain");
+}
+
+/// Both trainers of TRL by their own defaults: the older one learns from the data's answers too.
+#[test]
+fn distillations_keep_their_trainers_defaults() {
+    let text = "model_name_or_path: m\ndataset_name: d\nteacher_model_name_or_path: ORG/big\n";
+    let of = |more: &str| read("x", &format!("{text}{more}"), None, &[]);
+    let value = |imported: &Imported, path: &str| imported.draft.value(path);
+    let gkd = of("lmbda: 0.25\nseq_kd: false\nmax_new_tokens: 77\ntemperature: 0.8\n");
+    let successor = of("temperature: 2\ntop_k: 5\n");
+    for (imported, path, wanted) in [
+        (&gkd, "method.distill.teacher", json!("ORG/big")),
+        (&gkd, "method.distill.beta", json!(0.5)),
+        (&gkd, "method.distill.on_policy", json!(0.25)),
+        (&gkd, "method.distill.temperature", json!(1.0)),
+        (&gkd, "rollout.max_new_tokens", json!(77)),
+        (&gkd, "optimizer.adamw.lr", json!(2e-5)),
+        (&gkd, "model.seq_len", json!(1024)),
+        (&successor, "method.distill.beta", json!(1.0)),
+        (&successor, "method.distill.on_policy", json!(1.0)),
+        (&successor, "method.distill.temperature", json!(2.0)),
+        (&successor, "rollout.top_k", json!(5)),
+        (&successor, "rollout.max_new_tokens", json!(512)),
+        (&successor, "optimizer.adamw.lr", json!(1e-6)),
+        (&successor, "model.seq_len", json!(1024)),
+    ] {
+        assert_eq!(value(imported, path), wanted, "{path}");
+    }
+    for (imported, wanted) in [(&gkd, 0.8), (&successor, 2.0)] {
+        let temperature = value(imported, "rollout.temperature").as_f64().unwrap();
+        assert!((temperature - wanted).abs() < 1e-6);
+    }
+    assert_eq!(outcome(&gkd, "seq_kd").outcome, KeyOutcome::Needless);
+    let written = outcome(&of("seq_kd: true\n"), "seq_kd").outcome;
+    assert_eq!(written, KeyOutcome::NoEqual);
+    // Answers of the data have a limit with their prompt, those of the student one of their own.
+    let told =
+        |imported: &Imported, of: &str| imported.lines.iter().any(|line| line.theirs.contains(of));
+    assert!(told(&gkd, "max_length: 1024") && !told(&successor, "max_length"));
 }
