@@ -67,8 +67,10 @@ pub enum Fault {
     PaddingLate,
     CorruptSpans,
     GarbageBatches,
-    /// These blocks do not train.
+    /// These blocks are not to train.
     FrozenBlocks(u32, u32),
+    /// These are to train, and no gradient reaches them.
+    CutOff(u32, u32),
     DeadBlock(u32),
     /// Queries and keys × 40, of block 1 or of all.
     SharpAttention(bool),
@@ -133,6 +135,7 @@ pub fn plans() -> Vec<Plan> {
     };
     let llama = json!({"mlp": {"swiglu": {}}, "norm": {"rmsnorm": {}}, "position": {"rope": {}}, "bias": false});
     let relu = json!({"mlp": {"relu": {}}, "bias": true});
+    let no_decay = json!({"beta2": 0.99, "weight_decay": 0.0});
     const HIGH: &[&str] = &["lr_too_high", "diverged"];
     const LOW: &[&str] = &["lr_too_low", "not_learning"];
     const WORSE: &[&str] = &["train_loss", "diverged"];
@@ -174,6 +177,10 @@ pub fn plans() -> Vec<Plan> {
             seed: 8,
             optimizer: json!({"beta2": 0.999, "weight_decay": 0.0}),
             ..healthy("healthy, no decay, β2 0.999")
+        },
+        Plan {
+            fault: Some(F::FrozenBlocks(1, 2)),
+            ..healthy("healthy, a block frozen on purpose")
         },
         Plan {
             seed: 9,
@@ -275,12 +282,14 @@ pub fn plans() -> Vec<Plan> {
             &["gradient_spike", "odd_batches"],
             F::GarbageBatches,
         ),
-        planted("a block frozen", &["idle_layer"], F::FrozenBlocks(1, 2)),
-        planted(
-            "the first block frozen",
-            &["idle_layer"],
-            F::FrozenBlocks(0, 1),
-        ),
+        Plan {
+            optimizer: no_decay.clone(),
+            ..planted("a block cut off", &["idle_layer"], F::CutOff(1, 2))
+        },
+        Plan {
+            optimizer: no_decay,
+            ..planted("the first block cut off", &["idle_layer"], F::CutOff(0, 1))
+        },
         planted("all blocks frozen", &["idle_layer"], F::FrozenBlocks(0, 4)),
         Plan {
             model: relu.clone(),

@@ -152,6 +152,9 @@ fn plant(plan: &Plan, model: &mut Model, step: u64) {
 /// Plants faults of the gradient; returns the factor by which its norm grew.
 fn plant_gradient(plan: &Plan, model: &mut Model, step: u64) -> f64 {
     let late = step >= LATE;
+    if let Some(Fault::CutOff(from, to)) = plan.fault {
+        cut_off(model, from..to);
+    }
     let factor = match plan.fault {
         Some(Fault::PollutedSteps(times, steps)) if (LATE..LATE + steps).contains(&step) => times,
         Some(Fault::BrokenGradient) if late => f32::NAN,
@@ -162,6 +165,17 @@ fn plant_gradient(plan: &Plan, model: &mut Model, step: u64) -> f64 {
     let times = |g: &mut [f32]| g.iter_mut().for_each(|x| *x *= factor);
     model.params_mut().write_grads(times).unwrap();
     f64::from(factor.abs())
+}
+
+/// Takes the gradient of these blocks away.
+fn cut_off(model: &mut Model, blocks: std::ops::Range<u32>) {
+    let infos = model.params().infos().iter();
+    let of_blocks = infos.filter(|info| info.layer.is_some_and(|layer| blocks.contains(&layer)));
+    let parts: Vec<_> = of_blocks
+        .filter_map(|info| Some(info.grad?..info.grad? + info.len))
+        .collect();
+    let clear = |g: &mut [f32]| parts.iter().for_each(|part| g[part.clone()].fill(0.0));
+    model.params_mut().write_grads(clear).unwrap();
 }
 
 /// The result of a run.

@@ -38,6 +38,15 @@ pub fn result(trial: &Trial, max_steps: u64) -> String {
     parts.join(" · ")
 }
 
+/// How many groups the first place has: one, unless their scores are the same number.
+fn n_equal(groups: &[Group]) -> usize {
+    let Some(best) = groups.first() else {
+        return 0;
+    };
+    let same = |group: &&Group| (group.mean, group.without) == (best.mean, best.without);
+    groups.iter().take_while(same).count()
+}
+
 /// What was done to make scores comparable, or why they are not.
 pub type Unit = Result<Vec<&'static str>, String>;
 
@@ -100,7 +109,14 @@ fn ending(
     args: &Args,
     cx: &Context,
 ) -> String {
+    let equal = n_equal(groups);
     let mut out = match (groups.first(), unit) {
+        (Some(best), _) if equal > 1 => format!(
+            "\n  no best: {} of {} settings have the same score ({})\n",
+            equal,
+            groups.len(),
+            spread(best)
+        ),
         (Some(best), _) => format!("\n  best: {} ({})\n", of(&best.set), spread(best)),
         (None, Err(why)) => format!("\n  not ranked, not comparable: {why}\n"),
         (None, Ok(_)) => {
@@ -127,7 +143,7 @@ fn ending(
             ids.join(" ")
         ));
     }
-    let Some(best) = groups.first() else {
+    let Some(best) = groups.first().filter(|_| equal == 1) else {
         return out;
     };
     let set = args.spec.set.iter().chain(&best.set);
@@ -281,6 +297,24 @@ mod tests {
             reused: false,
             planned_seconds: Some(planned),
         }
+    }
+
+    /// The first of two equal ones was called the best, with a command to train with it.
+    #[test]
+    fn equal_scores_have_no_best() {
+        let of = |means: &[f64]| {
+            let group = |mean: &f64| Group {
+                set: vec!["lr=1".into()],
+                mean: *mean,
+                deviation: None,
+                runs: 1,
+                without: 0,
+                members: Vec::new(),
+            };
+            n_equal(&means.iter().map(group).collect::<Vec<_>>())
+        };
+        assert_eq!([of(&[]), of(&[0.5]), of(&[0.5, 0.6])], [0, 1, 1]);
+        assert_eq!([of(&[1.0, 1.0]), of(&[1.0, 1.0, 0.5])], [2, 2]);
     }
 
     /// It looked as if it had trained.

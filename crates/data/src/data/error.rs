@@ -157,7 +157,7 @@ impl DataError {
         match self {
             DataError::Source { .. } | DataError::Row(_) | DataError::Hub(_) => "",
             DataError::Unreadable { .. } => {
-                "check the path in the spec (data.path, train.from) and the file's permissions"
+                "check the path in the spec (data.path, train.from, method.distill.teacher) and the file's permissions"
             }
             DataError::Unwritable { .. } => {
                 "free disk space, set data.cache to another folder, or set it to off to keep tokens in memory"

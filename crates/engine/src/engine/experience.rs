@@ -46,6 +46,12 @@ pub trait Experience {
         false
     }
 
+    /// The metric of the last step's loss, where that is of another kind than `train/loss` in the same run: one curve of both would
+    /// jump at every change between them.
+    fn other_loss(&self) -> Option<&'static str> {
+        None
+    }
+
     /// The model's own completions, for RL methods.
     fn rollouts(&mut self) -> Option<&mut Rollouts> {
         None

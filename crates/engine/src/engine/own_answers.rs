@@ -28,6 +28,13 @@ const OWN_STEP: &str = "on_policy";
 pub const OF_STEP: Metric =
     metric(OWN_STEP, "On-policy steps", "share", Direction::Neutral, Repeatable::Yes, "1 where the step learned from answers that the student wrote, else 0 (method.distill.on_policy is the share of such steps)").label("on-policy");
 
+pub const OWN_LOSS: &str = "on_policy_loss";
+/// Where both kinds of steps occur: on its own answers a student is nearer to its teacher from the start, and no token of the data adds
+/// to the loss (`ce_weight`).
+#[rustfmt::skip]
+const LOSS_OF_STEP: Metric =
+    metric(OWN_LOSS, "On-policy loss", "nats", Direction::Lower, Repeatable::Yes, "mean loss of the steps on answers that the student wrote; train/loss is of the data's answers then").label("on-policy loss");
+
 /// Batches of the data, and of answers to its prompts.
 pub(super) struct OwnAnswers {
     loader: Loader,
@@ -198,8 +205,10 @@ impl Experience for OwnAnswers {
     fn declarations(&self) -> Vec<MetricInfo> {
         let shared = OF_ANSWERS.iter();
         let shared = shared.filter(|metric| [id::ANSWER_LENGTH, WRITING].contains(&metric.id));
+        let mixed = self.spec.method.own_share() < 1.0;
         [&OF_STEP]
             .into_iter()
+            .chain(mixed.then_some(&LOSS_OF_STEP))
             .chain(shared)
             .map(Metric::info)
             .collect()
@@ -215,6 +224,14 @@ impl Experience for OwnAnswers {
 
     fn has_own_answers(&self) -> bool {
         true
+    }
+
+    fn other_loss(&self) -> Option<&'static str> {
+        let own = self
+            .readings
+            .iter()
+            .any(|(id, share)| id == OWN_STEP && *share > 0.0);
+        (own && self.spec.method.own_share() < 1.0).then_some(OWN_LOSS)
     }
 }
 

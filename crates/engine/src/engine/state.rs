@@ -70,6 +70,9 @@ pub struct Progress {
     /// Losses of the steps since the last line of the log: its next one has their mean.
     #[serde(skip_serializing_if = "Unlogged::is_empty")]
     pub unlogged: Unlogged,
+    /// The same of steps whose loss is of another kind: [`super::experience::Experience::other_loss`].
+    #[serde(default, skip_serializing_if = "Unlogged::is_empty")]
+    pub unlogged_other: Unlogged,
     /// Loss of the last evaluation.
     pub val_loss: Option<Num>,
     /// Steps at which the last evaluation, sample and save were done: a resume does not repeat them.

@@ -6,6 +6,7 @@ use super::context::RunContext;
 use super::due::log_is_due;
 use super::experience::Experience;
 use super::mix::Mix;
+use super::own_answers::OWN_LOSS;
 use super::probing::emit_layers;
 use super::rescue::{self, StepOutcome};
 use super::roles::Models;
@@ -154,7 +155,10 @@ impl Stepper {
         if begins_rl {
             progress.unlogged = Unlogged::default();
         }
-        progress.unlogged.add(loss);
+        match self.experience.other_loss() {
+            Some(_) => progress.unlogged_other.add(loss),
+            None => progress.unlogged.add(loss),
+        }
         self.log.steps += 1;
         self.log.tokens += tokens;
     }
@@ -279,7 +283,8 @@ impl Stepper {
         let step = cx.step() + 1;
         // The point itself belongs in the log: charts mark where it happened.
         let tokens = cx.state.progress.tokens + self.log.last.tokens;
-        let values = self.values(cx, loss);
+        let kind = self.experience.other_loss().unwrap_or(id::TRAIN_LOSS);
+        let values = self.values(cx, &[(kind, loss)]);
         cx.port.emit(Event::Stepped {
             step,
             tokens,
@@ -304,8 +309,8 @@ impl Stepper {
             return;
         }
         let seen = self.probes.report();
-        let loss = take_loss(cx);
-        let mut values = self.values(cx, loss);
+        let losses = take_losses(cx);
+        let mut values = self.values(cx, &losses);
         let log = std::mem::take(&mut self.log);
         let seconds = log.busy.as_secs_f64().max(1e-9);
         let mut set = |id: &str, value: f64| values.insert(id.to_string(), Num(value));
@@ -362,24 +367,27 @@ impl Stepper {
         }
     }
 
-    /// The repeatable readings of the last step, with the loss to log.
-    fn values(&mut self, cx: &RunContext<'_, '_>, loss: f64) -> Values {
+    /// The repeatable readings of the last step, with the losses to log by their metrics.
+    fn values(&mut self, cx: &RunContext<'_, '_>, losses: &[(&str, f64)]) -> Values {
         let rollouts = self.experience.rollouts();
         let answers = rollouts.and_then(|r| r.readings());
         let last = &self.log.last;
         let found = &last.gradients;
-        let id_of_loss = match answers {
-            None => id::TRAIN_LOSS,
-            Some(_) => id::POLICY_LOSS,
+        let named = |(id, loss): &(&str, f64)| {
+            let id = match answers {
+                Some(_) if *id == id::TRAIN_LOSS => id::POLICY_LOSS,
+                _ => id,
+            };
+            (id.to_string(), Num(*loss))
         };
         let mut values: Values = [
-            (id_of_loss, loss),
             (id::GRAD_NORM, found.norm),
             (id::LR, last.lr),
             (id::CLIPPED, f64::from(u8::from(last.clipped))),
         ]
         .map(|(id, value)| (id.to_string(), Num(value)))
         .into();
+        values.extend(losses.iter().map(named));
         let answers = answers.into_iter().flatten();
         values.extend(answers.map(|(id, value)| (id.clone(), Num(*value))));
         let told = self.experience.readings().iter();
@@ -428,16 +436,22 @@ fn begins_rl(cx: &RunContext<'_, '_>) -> bool {
     cx.spec.method.on_policy().is_some() && cx.step() == cx.spec.rollout.cold_start_steps
 }
 
-/// The mean loss of the steps since the last line, which begin anew. A line that only a stop caused does not end them.
-fn take_loss(cx: &mut RunContext<'_, '_>) -> f64 {
+/// The mean losses of the steps since the last line, by their metrics; they begin anew. A line that only a stop caused does not end
+/// them.
+fn take_losses(cx: &mut RunContext<'_, '_>) -> Vec<(&'static str, f64)> {
     let train = &cx.spec.train;
     let ends = log_is_due(cx.step(), train.log_every, train.max_steps);
     let progress = &mut cx.state.progress;
-    let mean = progress.unlogged.mean();
+    let means = [
+        (id::TRAIN_LOSS, progress.unlogged.mean()),
+        (OWN_LOSS, progress.unlogged_other.mean()),
+    ];
     if ends {
         progress.unlogged = Unlogged::default();
+        progress.unlogged_other = Unlogged::default();
     }
-    mean.unwrap_or(f64::NAN)
+    let known = |(id, mean): (_, Option<f64>)| Some((id, mean?));
+    means.into_iter().filter_map(known).collect()
 }
 
 /// Whether this step has a line in the log: also the one that the process was to stop after.

@@ -20,6 +20,7 @@ mod noise_limited;
 mod onset;
 mod overfitting;
 mod rescued;
+mod rising;
 mod sparse;
 mod spikes;
 mod verdict;

@@ -40,6 +40,9 @@ const ROUNDING: f64 = 1e-6;
 /// The median absolute deviation of a normal distribution is its standard deviation over this.
 const MAD: f64 = 1.4826;
 
+/// Methods that learn which of two answers is better.
+pub const PREFERENCES: [&str; 6] = ["dpo", "kto", "orpo", "cpo", "simpo", "reward"];
+
 /// One window of readings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Window {
@@ -219,10 +222,11 @@ impl<'a> View<'a> {
         head.is_some_and(|head| head.method == "distill")
     }
 
-    /// The loss of a uniform prediction, ln V; `None` where the loss is no likelihood.
+    /// The loss of a uniform prediction, ln V; `None` where the loss is no likelihood: a divergence from a teacher, or a loss of
+    /// preferences, whose terms have weights of their own.
     pub fn guessing(&self) -> Option<f64> {
         let head = self.state.head.as_ref()?;
-        if self.learns_from_a_teacher() {
+        if self.learns_from_a_teacher() || PREFERENCES.contains(&head.method.as_str()) {
             return None;
         }
         (head.vocab_size > 1).then(|| (head.vocab_size as f64).ln())

@@ -207,10 +207,18 @@ pub fn difference(runs: &[Objective<'_>], id: &str) -> Option<Difference> {
         .or_else(|| of_data(runs, id))
 }
 
-/// The same for a score by which runs are ranked: shares and rewards say the same under every method. Data do not count, since
-/// which are the better ones may be the question: see [`on_same_data`].
+/// The same for a score by which runs are ranked: shares and rewards say the same under every method, implicit rewards only with the
+/// same β. Data do not count, since which are the better ones may be the question: see [`on_same_data`].
 pub fn difference_of_score(runs: &[Objective<'_>], id: &str) -> Option<Difference> {
-    match [id::TRAIN_LOSS, id::VAL_LOSS].contains(&id) {
+    let name = id.strip_prefix(id::VAL).unwrap_or(id);
+    let by_method = [
+        id::TRAIN_LOSS,
+        "loss",
+        id::CHOSEN,
+        id::REJECTED,
+        id::MARGINS,
+    ];
+    match by_method.contains(&name) {
         true => of_loss(runs, id).or_else(|| of_tokens(runs, id)),
         false => of_tokens(runs, id),
     }
@@ -486,5 +494,22 @@ mod tests {
         assert_eq!(difference_of_score(&runs, "val/loss"), loss);
         assert_eq!(difference(&runs, "rewards/margins"), loss);
         assert_eq!(difference_of_score(&runs, "eval/pass@1"), None);
+    }
+
+    /// β multiplies the margins: a sweep over it ranked the largest first, whatever was learned.
+    #[test]
+    fn margins_of_another_beta_are_no_score() {
+        let specs = [0.01, 1.0].map(|beta| json!({"method": {"kto": {"beta": beta}}}));
+        let contents = specs.each_ref().map(Contents::of_spec);
+        let runs = [0, 1].map(|at| Objective {
+            method: "kto",
+            spec: &specs[at],
+            contents: &contents[at],
+        });
+        let found = |id| difference_of_score(&runs, id);
+        assert_eq!(found("val/rewards/margins"), Some(Difference::Loss));
+        assert_eq!(found("val/rewards/accuracies"), None);
+        let same = [runs[0], runs[0]];
+        assert_eq!(difference_of_score(&same, "val/rewards/margins"), None);
     }
 }

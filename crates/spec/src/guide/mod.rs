@@ -16,9 +16,10 @@ use crate::base::near::alike;
 
 /// Every page, in the order of the contents.
 pub fn pages() -> Vec<Page> {
-    const ORDER: [&str; 8] = [
+    const ORDER: [&str; 9] = [
         "fit",
         "method",
+        "settings",
         "data",
         "learning",
         "unstable",
@@ -104,6 +105,11 @@ mod tests {
             ("reward goes up but answers get worse", "reasoning"),
             ("which gpu do I need", "fit"),
             ("the loss goes to nan", "unstable"),
+            ("what learning rate for dpo", "settings"),
+            ("how do I choose lora rank", "settings"),
+            ("what batch size", "settings"),
+            ("why is it not learning", "learning"),
+            ("dpo or kto", "method"),
         ] {
             let found = find(question);
             assert_eq!(found.first().map(|p| p.id), Some(page), "{question}");
@@ -112,6 +118,7 @@ mod tests {
             "xyzzy",
             "how do I export to gguf",
             "how do I chat",
+            "how do I make it answer in json",
             "my model repeats itself",
         ] {
             let found = find(none);

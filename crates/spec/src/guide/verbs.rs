@@ -1,7 +1,7 @@
 //! Questions that a verb answers, not a page.
 
 /// Words of a question, and the verb with what it does.
-const VERBS: [(&[&str], &str); 8] = [
+const VERBS: [(&[&str], &str); 10] = [
     (
         &["export", "gguf", "ollama", "safetensors", "convert"],
         "llmtui export writes a checkpoint as GGUF or safetensors for other programs",
@@ -13,6 +13,14 @@ const VERBS: [(&[&str], &str); 8] = [
     (
         &["chat", "talk", "ask", "prompt", "generate", "inference"],
         "llmtui chat RUN talks with a checkpoint",
+    ),
+    (
+        &["json", "schema", "structured", "grammar", "tool", "tools"],
+        "llmtui serve answers in a JSON schema (response_format) and calls tools",
+    ),
+    (
+        &["merge", "merging", "slerp", "ties", "dare", "combine"],
+        "llmtui merge adds adapters to their base, or makes one model of several",
     ),
     (
         &["evaluate", "eval", "benchmark", "benchmarks", "tasks"],

@@ -37,7 +37,9 @@ pub fn what_fits(request: &Request) -> Option<MaxSizes> {
         micro_batch: largest(1, MAX_BATCH, 1, |n| fits(&with_batch(request, n))),
         seq_len: seq_len(request),
         lora_rank: request.lora.and_then(|lora| {
-            largest(1, MAX_RANK, 1, |rank| {
+            // A product of rank d_model is any matrix of that width.
+            let most = request.arch.d_model().max(lora.rank).min(MAX_RANK);
+            largest(1, most, 1, |rank| {
                 let lora = Some(super::request::Lora { rank, ..lora });
                 fits(&Request {
                     lora,
@@ -214,7 +216,8 @@ mod tests {
                 lora: Some(Lora { rank, ..lora }),
                 ..request.clone()
             };
-            assert!(fits(&with(rank)) && (rank == MAX_RANK || !fits(&with(rank + 1))));
+            let most = request.arch.d_model().min(MAX_RANK);
+            assert!(fits(&with(rank)) && (rank == most || rank < most && !fits(&with(rank + 1))));
         }
     }
 

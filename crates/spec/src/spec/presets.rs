@@ -251,6 +251,16 @@ fn issue(target: &str, asked_by: &Origin, what: String, hint: String) -> Issue {
     }
 }
 
+/// Keys with which specs begin.
+const SECTIONS: [&str; 4] = ["extends", "method", "train", "optimizer"];
+
+/// The first key of a JSON map, whatever follows it.
+fn first_key(text: &str) -> Option<&str> {
+    let inside = text.trim_start().strip_prefix('{')?.trim_start();
+    let (key, rest) = inside.strip_prefix('"')?.split_once('"')?;
+    rest.trim_start().starts_with(':').then_some(key)
+}
+
 /// A file of another kind that was named where a spec belongs: what it is, and how to use it.
 fn no_spec(target: &str, path: &Path) -> Option<(String, String)> {
     let named = |ending: &str| {
@@ -279,7 +289,11 @@ fn no_spec(target: &str, path: &Path) -> Option<(String, String)> {
     // JSON is both: a spec is a map, data are a list or several rows.
     let json_spec = || {
         let text = read_plain_text(path).unwrap_or_default();
-        serde_json::from_str::<Value>(&text).is_ok_and(|value| value.is_object())
+        match serde_json::from_str::<Value>(&text) {
+            Ok(value) => value.is_object(),
+            // A map that begins with a section of a spec is one with a slip, which its parser names.
+            Err(_) => SECTIONS.contains(&first_key(&text).unwrap_or_default()),
+        }
     };
     let is_data = is_data_file(path) && !(named("json") && json_spec());
     is_data.then(|| {

@@ -74,8 +74,12 @@ impl Checkpoints {
         match self.save(cx) {
             Err(EngineError::Checkpoint(error)) => {
                 let fix = self.fix(&error);
-                let hint =
-                    format!("the older checkpoints are intact and training continues; {fix}");
+                let hint = match self.store.list().is_empty() {
+                    true => format!("training continues; {fix}"),
+                    false => {
+                        format!("the older checkpoints are intact and training continues; {fix}")
+                    }
+                };
                 cx.port
                     .warn(step, "checkpoint_failed", error.to_string(), &hint);
                 Ok(())
@@ -92,10 +96,12 @@ impl Checkpoints {
     /// The last save of this process. A run whose end is not on the disk has not come to its end: it can be resumed from
     /// the checkpoint before.
     pub fn save_at_the_end(&mut self, cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
-        let kept = self.saved_at.map_or_else(
-            || "no checkpoint was saved yet".to_string(),
-            |step| format!("the latest checkpoint is at step {step}"),
-        );
+        // What is on the disk: somebody may have deleted what was saved.
+        let kept = match (self.store.list().first(), self.saved_at) {
+            (Some(newest), _) => format!("the latest checkpoint is at step {}", newest.step),
+            (None, Some(_)) => "the checkpoints saved before are gone".to_string(),
+            (None, None) => "no checkpoint was saved yet".to_string(),
+        };
         self.save(cx).map_err(|error| match error {
             EngineError::Checkpoint(error @ CheckpointError::Write { .. }) => {
                 EngineError::Machine(format!(

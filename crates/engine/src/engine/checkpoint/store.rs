@@ -164,6 +164,10 @@ impl Store {
 
     /// An empty folder to write a checkpoint into.
     fn clean(&self, temporary: &Path) -> io::Result<()> {
+        // Somebody deleted it while the run trained. What trains is more than what is gone; a run's whole folder is not made anew.
+        if !self.folder.exists() {
+            self.disk.create_dir(&self.folder)?;
+        }
         if temporary.exists() {
             self.disk.remove_dir(temporary)?;
         }

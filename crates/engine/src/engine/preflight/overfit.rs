@@ -37,13 +37,26 @@ const MEMORIZED: f64 = 0.5;
 const FALLING: f64 = 0.02;
 /// A divergence from a teacher that is none: quantization of the one leaves more.
 const NEAR: f64 = 0.01;
+/// Rounding alone, in nats.
+const SAME: f64 = 1e-6;
 /// A fall that rounding does not explain. Every step computes the same loss, dropout masks included.
 const SEEN: f64 = 1e-3;
 
 fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     let first = memorize(subject, LR)?;
     // What is left of a distance to the teacher may be less than a few steps can tell.
-    if subject.spec.method.distills().is_some() && first.first < NEAR {
+    let distill = subject.spec.method.distills();
+    if distill.is_some_and(|it| it.ce_weight == 0.0) && first.first < SAME {
+        return Ok(Finding::warn(
+            format!(
+                "the student begins {:.1e} nats from its teacher: they are one model",
+                first.first
+            ),
+            "it can learn nothing from it",
+            "name a larger teacher (method.distill.teacher), or start from another student (train.from)",
+        ));
+    }
+    if distill.is_some() && first.first < NEAR {
         return Ok(Finding::pass(format!(
             "the student begins {:.4} nats from its teacher: nothing is left to overfit",
             first.first

@@ -21,6 +21,8 @@ pub const CHECK: Check = Check {
 const ROWS: usize = 64;
 /// Share of right answers that may be too long to be written.
 const LONG: f64 = 0.5;
+/// Share of rows from which on empty right answers are no oversight of a few.
+const EMPTY: f64 = 0.2;
 
 fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     let (spec, data) = (subject.spec, subject.data);
@@ -90,8 +92,8 @@ fn judge(
             }
         }
     }
-    if let Some(doubt) = doubt {
-        return doubt;
+    if let Some(found) = empty(rows, rewards).or(doubt) {
+        return found;
     }
     let lengths: Vec<usize> = rows
         .iter()
@@ -141,6 +143,29 @@ fn judge(
         )
     }));
     Finding::pass(said.join("; "))
+}
+
+/// Rows whose right answer is empty, so that a completion of nothing earns a reward.
+fn empty(rows: &[Answer], rewards: &[WeightedReward]) -> Option<Finding> {
+    let by_rule = || rewards.iter().filter(|it| it.reward.worker().is_none());
+    let earns = |row: &&Answer| {
+        let blank = row.reference.answer.as_deref().map(str::trim) == Some("");
+        blank && by_rule().any(|it| it.weight > 0.0 && it.reward.score(row).is_ok_and(|x| x > 0.0))
+    };
+    let n = rows.iter().filter(earns).count();
+    if n == 0 {
+        return None;
+    }
+    let said = format!(
+        "the right answer of {n} of the first {} rows is empty, and an empty completion earns their reward",
+        rows.len()
+    );
+    let cause = "the model learns to answer nothing";
+    let fix = "check which column holds the answers (llmtui data inspect FILE), and drop rows without one";
+    Some(match n as f64 > EMPTY * rows.len() as f64 {
+        true => Finding::fail(said, cause, fix),
+        false => Finding::warn(said, cause, fix),
+    })
 }
 
 /// Stands in for an answer where no row has one: a program may divide by the length of what it reads.
@@ -257,6 +282,18 @@ mod tests {
             found(&["a b c d", "a b"], json!(["exact"]), 2).status,
             Status::Pass
         );
+    }
+
+    /// A run on such rows ended with pass@1 of 1: it had learned to answer nothing.
+    #[test]
+    fn empty_right_answers_are_no_task() {
+        let all = found(&["", " "], json!(["exact"]), 64);
+        assert_eq!(all.status, Status::Fail, "{all:?}");
+        let few: Vec<&str> = [""].into_iter().chain(["7"; 9]).collect();
+        let one = found(&few, json!(["exact"]), 64);
+        assert_eq!(one.status, Status::Warn, "{one:?}");
+        let said = one.evidence.to_string();
+        assert!(said.contains("of 1 of the first 10 rows"), "{said}");
     }
 
     /// It was "ready to train" with a program that did not exist.

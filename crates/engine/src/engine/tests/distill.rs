@@ -107,6 +107,29 @@ fn a_resume_is_bit_exact_in_answers_of_its_own_too() {
     }
 }
 
+/// Its own answers have a lower loss than the data's: one curve of both said of a run that learned that it did not.
+#[test]
+fn losses_of_both_kinds_of_steps_are_two_curves() {
+    for (share, mixed) in [("0.5", true), ("1", false)] {
+        let share = format!("method.distill.on_policy={share}");
+        let words = ["rollout.max_new_tokens=8", "method.distill.ce_weight=0.3"];
+        let run = student(&[&[&share as &str, "max_steps=16"], &words[..]].concat());
+        let events = run.go();
+        let mut kinds = [0, 0];
+        for event in &events {
+            let Event::Stepped { values, .. } = event else {
+                continue;
+            };
+            let has = |id: &str| values.contains_key(id);
+            let own = values["on_policy"].0 == 1.0;
+            kinds[usize::from(own)] += 1;
+            assert_eq!(has("on_policy_loss"), own && mixed, "{values:?}");
+            assert_eq!(has("train/loss"), !(own && mixed), "{values:?}");
+        }
+        assert_eq!((kinds[0] > 0, kinds[1] > 0), (mixed, true), "{kinds:?}");
+    }
+}
+
 /// Other weights under the same name would be another training; under another name they are a changed setting.
 #[test]
 fn a_resume_notices_another_teacher() {

@@ -255,6 +255,23 @@ fn a_run_whose_end_cannot_be_saved_has_not_completed_and_a_resume_completes_it()
     assert_eq!(loss_log(&[&whole]), loss_log(&[&first, &second]));
 }
 
+/// The weights of the end were lost where somebody had deleted what was saved before.
+#[test]
+fn checkpoints_deleted_while_it_trains_cost_only_themselves() {
+    let run = Run::new(&[]);
+    let folder = run.job.run_dir.checkpoints_path();
+    let events = run.go_with(&mut |event, _, _| {
+        if matches!(event, Event::Stepped { step: 7, .. }) {
+            std::fs::remove_dir_all(&folder).unwrap();
+        }
+    });
+    assert_eq!(finished(&events).0, Outcome::Completed, "{events:?}");
+    assert!(run.kept().ends_with(&[20]));
+    let failed =
+        |event: &Event| matches!(event, Event::Warned { code, .. } if code == "checkpoint_failed");
+    assert!(!events.iter().any(failed));
+}
+
 /// What is in the way is named; only a full disk asks for room.
 #[test]
 fn a_file_in_place_of_the_checkpoints_is_named_and_nothing_is_said_of_room() {

@@ -53,7 +53,7 @@ use warm_up;
 /// The fraction of warm-up reached at `step`, nanoGPT's convention: (step + 1) / (warmup + 1), so that the first update
 /// is not wasted on a rate of zero. `None` once warm-up is over.
 fn warmup_factor(step: u64, warmup_steps: u64) -> Option<f64> {
-    (step < warmup_steps).then(|| (step + 1) as f64 / (warmup_steps + 1) as f64)
+    (step < warmup_steps).then(|| (step + 1) as f64 / (warmup_steps as f64 + 1.0))
 }
 
 /// Warm-up, then `shape(lr, min_lr, progress)` with progress in [0, 1]. `min_lr` defaults to a tenth of the peak `lr`.

@@ -8,6 +8,7 @@ use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
 use crate::diagnosis::view::{ABOVE as SHARE, ABOVE_NATS as NATS, FREQUENCIES, Loss, View};
 use crate::run::series::{Bucket, Series};
+use crate::run::state::Evaluation;
 
 pub const RULE: Rule = Rule {
     entry: Entry {
@@ -52,9 +53,9 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         return Some(above_line(view, loss, line, loss.worst.mean));
     }
     let gained = loss.start - loss.best.mean;
-    let lost = loss.floor - loss.best.mean;
     let clear = (SIGMAS * loss.sigma).max(NATS);
-    let far = lost > clear.max(GAINED * gained);
+    let far = |value: f64| value - loss.best.mean > clear.max(GAINED * gained);
+    let far = far(loss.floor) || far(newest_floor(view)?) && is_lost_in_val(view);
     far.then(|| {
         let best = human::grouped(loss.best.last);
         // The best itself is no sign of a fault, so it has no date: a checkpoint of its last step is good.
@@ -75,6 +76,30 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         )
         .at(format!("after step {best}"))
     })
+}
+
+/// Readings that are enough where the validation loss agrees.
+const FEW: usize = 5;
+
+/// The lowest of the newest five readings.
+fn newest_floor(view: &View<'_>) -> Option<f64> {
+    let newest = view.recent(metric::TRAIN_LOSS);
+    let few = newest.get(newest.len().checked_sub(FEW)?..)?;
+    few.iter().map(|point| point.value).reduce(f64::min)
+}
+
+/// Whether the validation loss has lost half of its gain as well.
+fn is_lost_in_val(view: &View<'_>) -> bool {
+    let evaluations = view.state.evaluations.iter();
+    let all: Vec<f64> = evaluations
+        .map(Evaluation::val_loss)
+        .filter(|loss| loss.is_finite())
+        .collect();
+    let (Some(first), Some(last)) = (all.first(), all.last()) else {
+        return false;
+    };
+    let best = all.iter().copied().fold(f64::INFINITY, f64::min);
+    last - best > NATS.max(GAINED * (first - best))
 }
 
 /// The newest loss, gradient norm or validation loss, if it is NaN or infinite, and since when; otherwise what else ended the

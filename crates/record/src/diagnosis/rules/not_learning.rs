@@ -1,18 +1,19 @@
 //! The loss is where it started, or above it, although the warm-up is over; or a loss over pairs is that of a coin.
 
+use super::overfitting::{largest, risen};
 use super::{diverged, initial_loss, metric};
 use crate::base::finding::{Finding, Signal};
 use crate::base::human;
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
 use crate::diagnosis::scales;
-use crate::diagnosis::view::{Loss, View};
+use crate::diagnosis::view::{Loss, PREFERENCES, View};
 
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "not_learning",
         title: "learning",
-        summary: "100 steps after the warm-up, or at the end of a shorter run, the loss is at least 2 % below its start; weights that are trained already are not above it, random ones at half of their steps not clearly above ln V, and pairs not at ln 2 with an accuracy of a half.",
+        summary: "100 steps after the warm-up, or at the end of a shorter run, the loss is at least 2 % below its start; weights that are trained already are not above it, random ones at half of their steps not clearly above ln V, and pairs not at ln 2 with an accuracy of a half; it does not rise for good together with the validation loss.",
         source: "rule of thumb; the update ratio's bands: Karpathy, CS231n",
     },
     needs: &[metric::TRAIN_LOSS],
@@ -52,6 +53,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         .or_else(|| useless(view, loss).filter(|_| is_late(view)))
         .or_else(|| at_chance(view, loss))
         .or_else(|| worse(view, loss))
+        .or_else(|| undone(view, loss))
 }
 
 /// A loss at its start.
@@ -170,6 +172,41 @@ fn worse(view: &View<'_>, loss: &Loss) -> Option<Finding> {
     ))
 }
 
+/// A loss that rises, and a validation loss that rises with it: the data have not become harder, the model has become worse. Where
+/// nothing is held out the training loss is all there is.
+fn undone(view: &View<'_>, loss: &Loss) -> Option<Finding> {
+    if super::direction(loss) != "rising" || loss.since.is_some() {
+        return None;
+    }
+    let evaluations = view.state.evaluations.iter();
+    let all: Vec<_> = evaluations.filter(|e| e.val_loss().is_finite()).collect();
+    let alike = largest(&all);
+    let held_out = match (risen(&alike, EVALUATIONS), all.is_empty()) {
+        (Some(found), _) => {
+            let [best, last] = [found.best, found.last].map(|e| human::number(e.val_loss()));
+            let at = human::grouped(found.best.step);
+            let text = format!("val loss {last}, its best was {best} at step {at}");
+            Some(Signal::of(metric::VAL_LOSS, found.last.val_loss(), text).at(found.last.step))
+        }
+        (None, true) => None,
+        (None, false) => return None,
+    };
+    let text = format!(
+        "train loss {} at step {} and rising, its best was {} at step {}",
+        human::number(loss.now),
+        human::grouped(view.state.step),
+        human::number(loss.best.mean),
+        human::grouped(loss.best.last)
+    );
+    let signal = Signal::of(metric::TRAIN_LOSS, loss.now, text).at(view.state.step);
+    let signals: Vec<Signal> = [Some(signal), held_out].into_iter().flatten().collect();
+    Some(Finding::warn(
+        signals,
+        "training undoes what the model has learned: the learning rate is too high for it by now",
+        diverged::restart_with_lower_lr(view),
+    ))
+}
+
 /// A loss over pairs that is that of a coin, −log σ(0), with an accuracy on held-out pairs to match. A reference that moves brings
 /// both back to a coin's.
 fn at_chance(view: &View<'_>, loss: &Loss) -> Option<Finding> {
@@ -249,9 +286,6 @@ fn found(view: &View<'_>, loss: &Loss, updates: Option<f64>) -> Finding {
     let fix = "«run `llmtui preflight`|check inputs and targets (mask, shift, labels)», then vary the learning rate«: -s lr=…|» by factors of 10";
     Finding::fail(signals, cause, fix)
 }
-
-/// Methods that learn which of two answers is better.
-const PREFERENCES: [&str; 6] = ["dpo", "kto", "orpo", "cpo", "simpo", "reward"];
 
 /// The method of a run of this program whose weights were trained already, and whether it trains adapters.
 fn fine_tuning<'a>(view: &View<'a>) -> Option<(&'a str, bool)> {

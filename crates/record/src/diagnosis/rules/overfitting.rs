@@ -115,20 +115,32 @@ pub(super) fn largest<'a>(all: &[&'a Evaluation]) -> Vec<&'a Evaluation> {
     all.iter().filter(same).copied().collect()
 }
 
+/// Evaluations that show a rise: the best one, and the newest.
+pub(super) struct Risen<'a> {
+    pub best: &'a Evaluation,
+    pub last: &'a Evaluation,
+}
+
+/// Whether the newest `patience` evaluations are all above the best one, beyond their noise.
+pub(super) fn risen<'a>(evaluations: &[&'a Evaluation], patience: usize) -> Option<Risen<'a>> {
+    let lower = |a: &&&Evaluation, b: &&&Evaluation| a.val_loss().total_cmp(&b.val_loss());
+    let best = evaluations.iter().min_by(lower)?;
+    let after: Vec<&&Evaluation> = evaluations.iter().filter(|e| e.step > best.step).collect();
+    let newest = &after[after.len().checked_sub(patience)?..];
+    let least = newest.iter().map(|e| e.val_loss()).reduce(f64::min)?;
+    let noise = SIGMAS * spread(evaluations);
+    let far = least - best.val_loss() > (SHARE * best.val_loss()).max(NATS).max(noise);
+    let last = newest.last()?;
+    far.then_some(Risen { best, last })
+}
+
 /// Validation loss now and at its best, and training loss at both, if the one rises and the other falls.
 fn rise(view: &View<'_>, evaluations: &[&Evaluation]) -> Option<Vec<Signal>> {
-    let best = evaluations
-        .iter()
-        .min_by(|a, b| a.val_loss().total_cmp(&b.val_loss()))?;
-    let after: Vec<&&Evaluation> = evaluations.iter().filter(|e| e.step > best.step).collect();
-    let newest = &after[after.len().checked_sub(PATIENCE)?..];
-    let least = newest.iter().map(|e| e.val_loss()).reduce(f64::min)?;
-    let rise = least - best.val_loss();
-    let noise = SIGMAS * spread(evaluations);
-    if rise <= (SHARE * best.val_loss()).max(NATS).max(noise) {
+    let Risen { best, last } = risen(evaluations, PATIENCE)?;
+    // What is read for the first time cannot be memorized.
+    if view.state.latest(metric::EPOCHS).is_some_and(|n| n < 1.0) {
         return None;
     }
-    let last = newest.last()?;
     let then = around(view, best.step)?;
     let now = around(view, last.step)?;
     let sigma = view.loss()?.sigma;

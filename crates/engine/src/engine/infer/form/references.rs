@@ -47,6 +47,31 @@ pub(super) fn followed(schema: &Value) -> Result<Value, String> {
     Ok(moved)
 }
 
+/// Numbers go through f64 on their way into a grammar: larger whole ones would come out as others.
+const MOST_EXACT: u64 = 1 << 53;
+
+fn is_exact(n: &serde_json::Number) -> bool {
+    // As a whole number first: 2^53 + 1 is 2^53 as an f64.
+    match (n.as_i64(), n.as_f64()) {
+        (Some(n), _) => n.unsigned_abs() <= MOST_EXACT,
+        (None, Some(n)) => n.abs() <= MOST_EXACT as f64,
+        (None, None) => false,
+    }
+}
+
+/// Whether every number of a value is kept as it is.
+fn exact(value: &Value) -> Result<(), String> {
+    match value {
+        Value::Number(n) if !is_exact(n) => Err(format!(
+            "the number {n}: only those up to {} keep all their digits here; use a string, or leave it out",
+            grouped(MOST_EXACT)
+        )),
+        Value::Array(all) => all.iter().try_for_each(exact),
+        Value::Object(map) => map.values().try_for_each(exact),
+        _ => Ok(()),
+    }
+}
+
 struct Moving<'a> {
     schema: &'a Value,
     /// Of the new definitions, by pointer.
@@ -81,7 +106,10 @@ impl Moving<'_> {
                 map.iter_mut()
                     .try_for_each(|(key, value)| match key.as_str() {
                         // No schemas: what they hold is data.
-                        "const" | "enum" | "default" | "examples" => self.pass(value),
+                        "const" | "enum" => exact(value).and_then(|()| self.pass(value)),
+                        "default" | "examples" => self.pass(value),
+                        "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum"
+                        | "multipleOf" => exact(value).and_then(|()| self.rename(value)),
                         // Names of one's own, whatever they are.
                         "properties" | "patternProperties" | "$defs" | "definitions" => match value
                         {

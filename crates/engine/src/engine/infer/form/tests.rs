@@ -143,6 +143,15 @@ fn schemas_that_cannot_be_used_say_why_and_where() {
             json!({"properties": {"a": {"$ref": "#/$defs/gone"}}}),
             "cannot be used: properties.a: ",
         ),
+        // Its last digit would be another one.
+        (
+            json!({"enum": [1, 9_007_199_254_740_993_u64]}),
+            "the number 9007199254740993",
+        ),
+        (
+            json!({"type": "number", "maximum": 1e30}),
+            "the number 1e+30",
+        ),
     ] {
         let why = forms.json(&schema).err().unwrap();
         assert!(why.contains(part), "{schema}: {why}");
