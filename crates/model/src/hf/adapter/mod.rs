@@ -1,5 +1,6 @@
 //! Adapters in PEFT's format: `adapter_config.json` and `adapter_model.safetensors`, next to the model that they belong to.
 
+mod applied;
 mod description;
 mod factors;
 mod files;
@@ -12,6 +13,7 @@ mod sum;
 #[cfg(test)]
 mod tests;
 
+pub use applied::Applied;
 pub use join::{JoinError, Joins};
 pub use peft::{AdapterError, Peft};
 pub use sum::attach_sum;
