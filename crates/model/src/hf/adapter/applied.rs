@@ -23,7 +23,8 @@ impl Applied {
     pub fn open(folder: &Path, config: &ModelConfig) -> Result<Applied, HfError> {
         let peft = Peft::open(folder)?;
         let infos = param_infos(config, config.vocab_size.unwrap_or_default());
-        let changes = peft.changes(config, &infos)?;
+        let mut changes = peft.changes(config, &infos)?;
+        changes.by_matrix();
         let infos = infos.into_iter().map(|info| (info.name.clone(), info));
         Ok(Applied {
             peft,
