@@ -209,7 +209,7 @@ impl Config {
     }
 
     /// The same of the matrices of experts, of which all of a block are one: see [`ExpertMatrix`].
-    fn stacks_of(&self, model: &ModelConfig) -> Vec<String> {
+    pub(super) fn stacks_of(&self, model: &ModelConfig) -> Vec<String> {
         let blocks = (0..model.n_layer).filter(|layer| model.experts(*layer).is_some());
         let names = blocks.flat_map(|layer| {
             [ExpertMatrix::Wide, ExpertMatrix::Out].map(|matrix| matrix.name(model, layer))

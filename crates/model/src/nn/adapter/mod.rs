@@ -39,3 +39,11 @@ crate::base::registry! {
     /// Trainable low-rank factors on a frozen model.
     pub enum AdapterConfig: dyn Adapter { lora: Lora }
 }
+
+impl AdapterConfig {
+    /// Whether it is on experts of this model.
+    pub fn has_experts(&self, model: &ModelConfig) -> bool {
+        let AdapterConfig::Lora(lora) = self;
+        !lora.stacks_of(model).is_empty()
+    }
+}
