@@ -32,12 +32,12 @@ use crate::base::files::read_plain;
 use crate::base::text::one_line;
 use crate::kernels::errors::error_text;
 use crate::nn::{Model, ModelConfig, ParamInfo};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::borrow::Cow;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use tensors::{DiskTensor, Reading};
+use tensors::{DiskTensor, Reading, Values};
 
 pub const CONFIG: &str = "config.json";
 pub const TOKENIZER: &str = "tokenizer.json";
@@ -352,6 +352,7 @@ mod tests {
     use super::*;
     use crate::nn::{mlp::MlpConfig, norm::NormConfig, position::PositionConfig};
     use candle_core::Device;
+    use serde_json::json;
     use tensor_file::TensorFile;
 
     #[test]

@@ -228,7 +228,7 @@ mod tests {
             ("lora_bias", json!(true)),
             ("layer_replication", json!([[0, 2], [1, 3]])),
             ("megatron_config", json!({"tensor_model_parallel_size": 2})),
-            ("target_parameters", json!(["mlp.experts.gate_up_proj"])),
+            ("target_parameters", json!("mlp.experts.gate_up_proj")),
             ("trainable_token_indices", json!([1, 2])),
             ("trainable_token_indices", json!({"embed_tokens": [1]})),
             ("alora_invocation_tokens", json!([5, 6])),

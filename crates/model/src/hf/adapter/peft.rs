@@ -9,7 +9,7 @@ use super::{A, ADAPTER_CONFIG, ADAPTER_WEIGHTS, B, FINGERPRINT, MAGNITUDE, PREFI
 use crate::base::files::read_small;
 use crate::base::text::{one_line, shown};
 use crate::kernels::low_rank;
-use crate::nn::adapter::{Lora, RankAlpha, Target, Targets, Whole};
+use crate::nn::adapter::{Adapter, Lora, RankAlpha, Target, Targets, Whole};
 use crate::nn::{AdapterConfig, Model, ModelConfig, ParamInfo, Role, Table, module_name};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -256,7 +256,7 @@ impl Peft {
                 let parameter = in_text_model(parameter);
                 found
                     .stacks
-                    .push(self.stack((name, &parameter), config, infos)?);
+                    .push(self.stack((name, &*parameter), config, infos)?);
             } else if let Some(module) = module.strip_suffix(A) {
                 let said = said.strip_suffix(A).unwrap_or(said);
                 if !self.description.targets.finds(said) {

@@ -118,7 +118,7 @@ impl Pass {
         let wide = self.arena.slot(sizes.places * sizes.wide);
         let mut values = self.arena.take(wide);
         let part = |e: usize| spans.expert(e).wide;
-        let of = (spans.count, &part as &_, spans.low[0]);
+        let of: Layer = (spans.count, &part, spans.low[0]);
         self.expert_matmuls(plan, of, sizes.places, (&gathered, &mut values));
         self.arena.free(gathered);
         self.arena.put(wide, values);
@@ -126,7 +126,7 @@ impl Pass {
         let outs = self.arena.slot(sizes.places * sizes.d);
         let (mut values, active_values) = (self.arena.take(outs), self.arena.take(active));
         let part = |e: usize| spans.expert(e).out;
-        let of = (spans.count, &part as &_, spans.low[1]);
+        let of: Layer = (spans.count, &part, spans.low[1]);
         self.expert_matmuls(plan, of, sizes.places, (&active_values, &mut values));
         self.arena.put(active, active_values);
         self.arena.put(outs, values);
@@ -309,7 +309,7 @@ impl Pass {
         let mut dactive = self.arena.buffer(active.len());
         let part = |e: usize| node.spans.expert(e).out;
         let count = node.spans.count;
-        let of = (count, &part as &_, node.spans.low[1]);
+        let of: Layer = (count, &part, node.spans.low[1]);
         self.expert_matmuls_backward(plan, of, douts, (&active, &mut dactive), grads);
         self.arena.free(active);
         let mut wide = self.arena.take(node.wide);
@@ -337,7 +337,7 @@ impl Pass {
         });
         let part = |e: usize| node.spans.expert(e).wide;
         let count = node.spans.count;
-        let of = (count, &part as &_, node.spans.low[0]);
+        let of: Layer = (count, &part, node.spans.low[0]);
         self.expert_matmuls_backward(plan, of, dwide, (&gathered, dgathered), grads);
         self.arena.free(gathered);
     }
@@ -390,7 +390,7 @@ impl Pass {
                         let db = &mut grads[range];
                         low_rank::backward_weight(plan.arithmetic, columns, (dy, z), db, into);
                     }
-                    low_rank_backward(plan, low.a(e), (x, &mut dx[ins]), dz, (grads, into));
+                    low_rank_backward(plan, low.a(e), (x, &mut dx[ins]), dz, (&mut *grads, into));
                 }
             }
         });
