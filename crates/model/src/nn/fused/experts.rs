@@ -310,7 +310,13 @@ impl Pass {
         let part = |e: usize| node.spans.expert(e).out;
         let count = node.spans.count;
         let of: Layer = (count, &part, node.spans.low[1]);
-        self.expert_matmuls_backward(plan, of, douts, (&active, &mut dactive), grads);
+        self.expert_matmuls_backward(
+            plan,
+            (of, sizes.places),
+            douts,
+            (&active, &mut dactive),
+            grads,
+        );
         self.arena.free(active);
         let mut wide = self.arena.take(node.wide);
         let kind = plan.config.mlp.activation();
@@ -338,20 +344,25 @@ impl Pass {
         let part = |e: usize| node.spans.expert(e).wide;
         let count = node.spans.count;
         let of: Layer = (count, &part, node.spans.low[0]);
-        self.expert_matmuls_backward(plan, of, dwide, (&gathered, dgathered), grads);
+        self.expert_matmuls_backward(
+            plan,
+            (of, sizes.places),
+            dwide,
+            (&gathered, dgathered),
+            grads,
+        );
         self.arena.free(gathered);
     }
 
     fn expert_matmuls_backward(
         &mut self,
         plan: &Plan,
-        (count, part, low): Layer<'_>,
+        ((count, part, low), places): (Layer<'_>, usize),
         dy: &[f32],
         (x, dx): (&[f32], &mut [f32]),
         grads: &mut [f32],
     ) {
         let low = low.filter(|_| plan.adapters);
-        let places = dy.len() / part(0).weight.rows.max(1);
         let mut factors = low.map(|low| {
             let z = self.arena.buffer(places * low.rank());
             (low, z, self.arena.buffer(places * low.rank()))
