@@ -6,7 +6,7 @@ use crate::engine::merge::RECORD;
 use crate::engine::merge_models::{Order, merge};
 use crate::hf;
 use crate::merging::{Settings, method};
-use crate::models::ModelSource;
+use crate::models::{ByParameter, ModelSource};
 use crate::nn::Model;
 use std::path::PathBuf;
 
@@ -125,6 +125,19 @@ impl Order {
         self.settings.normalize = false;
         self.settings.weights = vec![1e39, 1e39];
         self
+    }
+}
+
+/// A model read by parameter has the bits of the whole one.
+pub(super) fn has_the_same_parts(folder: &Path) {
+    let source = ModelSource::open(folder).unwrap();
+    let (whole, parts) = (source.load().unwrap(), ByParameter::open(&source).unwrap());
+    let all = whole.params().read_weights(<[f32]>::to_vec).unwrap();
+    for info in whole.params().base() {
+        let own = parts.read(info).unwrap();
+        let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        let same = bits(&own) == bits(&all[info.offset..][..info.len]);
+        assert!(same, "{}: {}", folder.display(), info.name);
     }
 }
 
