@@ -32,8 +32,22 @@ fn flat<T: candle_core::WithDType>(tensor: &Tensor) -> Vec<T> {
     tensor.flatten_all().unwrap().to_vec1().unwrap()
 }
 
+/// Without the balancing loss, which PyTorch's gradients have none of.
 fn base(name: &str) -> Model {
-    hf::load(&folder("families", name)).unwrap()
+    let (from, dir) = (folder("families", name), tempfile::tempdir().unwrap());
+    let text = std::fs::read_to_string(from.join(hf::CONFIG)).unwrap();
+    let mut config: Value = serde_json::from_str(&text).unwrap();
+    if let Some(share) = config.get_mut("router_aux_loss_coef") {
+        *share = 0.0.into();
+    }
+    std::fs::write(dir.path().join(hf::CONFIG), config.to_string()).unwrap();
+    for file in std::fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        if file.file_name() != hf::CONFIG {
+            std::fs::copy(file.path(), dir.path().join(file.file_name())).unwrap();
+        }
+    }
+    hf::load(dir.path()).unwrap()
 }
 
 fn peft(case: &str) -> Peft {

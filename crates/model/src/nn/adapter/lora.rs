@@ -32,7 +32,8 @@ pub struct Config {
     /// Which linear layers of a block have an adapter. All of them perform best for their size (Schulman et al. 2025, "LoRA
     /// without regret").
     pub targets: Targets,
-    /// The layers of `targets: custom`; `output` is attention's projection out.
+    /// The layers of `targets: custom`; `output` is attention's projection out, `experts` are the matrices of all experts (PEFT's
+    /// target_parameters).
     pub custom: Vec<Target>,
     /// The modules of `targets: pattern`, by name or the end of a name, `*` for anything: `q_proj`, `layers.3.*`.
     pub patterns: Vec<String>,
