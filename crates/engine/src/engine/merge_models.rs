@@ -169,7 +169,7 @@ impl<'a> Gathered<'a> {
     }
 
     fn values(&self, places: &[Range<usize>]) -> Result<Vec<f32>, MergeError> {
-        let mut values = Vec::with_capacity(places.iter().map(Range::len).sum());
+        let mut values = Vec::new();
         for place in places {
             let mut from = place.start;
             while from < place.end {
@@ -204,9 +204,14 @@ impl<'a> Gathered<'a> {
         if !values.iter().all(|x| x.is_finite()) {
             return Err(ExportError::NotFinite(self.path.to_path_buf()).into());
         }
-        to.extend_from_slice(&values[part.clone()]);
         if part.len() < values.len() {
+            to.extend_from_slice(&values[part]);
             *last = Some((info.offset, values));
+        } else if to.is_empty() {
+            // Most tensors are a parameter each.
+            *to = values;
+        } else {
+            to.extend_from_slice(&values);
         }
         Ok(())
     }
