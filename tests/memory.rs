@@ -309,8 +309,8 @@ fn a_merge_holds_tensors_and_not_models() {
     let model = weights.metadata().unwrap().len() as f64;
     assert!(model > 140.0 * MIB);
     let child = Command::new(PROGRAM)
-        .args(["merge", "model", "model", "--base", "model"])
-        .args(["--method", "ties", "--density", "0.5", "--to", "merged"])
+        .args(["merge", "model", "model", "model"])
+        .args(["--method", "linear", "--to", "merged"])
         .current_dir(folder.path())
         .stdout(Stdio::null())
         .spawn()
