@@ -205,7 +205,7 @@ fn write(model: &Model, folder: &Path, naming: Naming, dtype: Dtype, max_bytes: 
     let files = outgoing.files();
     for (at, name) in files.iter().enumerate() {
         let mut out = File::create(folder.join(name)).unwrap();
-        outgoing.write(at, &mut out).unwrap();
+        outgoing.write(at, model, &mut out).unwrap();
     }
     if let Some(index) = outgoing.index_json() {
         fs::write(folder.join(hf::INDEX), index).unwrap();

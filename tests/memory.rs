@@ -293,3 +293,29 @@ const L: &[&str] = &[
 fn the_table_of_planned_and_measured_memory() {
     compare(TABLE);
 }
+
+/// Three models of 150 MB in f32 are read tensor by tensor: held at once they would take 450 MB.
+#[test]
+fn a_merge_holds_tensors_and_not_models() {
+    const MODEL: &[&str] = &["model.d_model=512", "model.n_layer=12", "model.n_head=8"];
+    let case = case("merge", MODEL, 0);
+    let folder = tempfile::tempdir().unwrap();
+    let command = words(&case, folder.path());
+    let made = command(&["init", case.preset, "--to", "model"])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let weights = folder.path().join("model/model.safetensors");
+    let model = weights.metadata().unwrap().len() as f64;
+    assert!(model > 140.0 * MIB);
+    let child = Command::new(PROGRAM)
+        .args(["merge", "model", "model", "model"])
+        .args(["--method", "linear", "--to", "merged"])
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let most = watch(child, "merge");
+    assert!(most < 0.9 * model, "{most} bytes beside models of {model}");
+    assert!(folder.path().join("merged/model.safetensors").is_file());
+}

@@ -12,6 +12,8 @@ mod health;
 mod optimizers;
 #[path = "oracle/peft.rs"]
 mod peft;
+#[path = "oracle/peft_experts.rs"]
+mod peft_experts;
 #[path = "oracle/peft_patterns.rs"]
 mod peft_patterns;
 #[path = "oracle/peft_renamed.rs"]

@@ -22,7 +22,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("optim", &["kernels", "nn"]),
     ("hf", &["nn", "kernels"]),
     ("llama_cpp", &["nn", "kernels", "gguf"]),
-    ("merging", &["hf", "nn"]),
+    ("merging", &["nn"]),
     ("data", &["embed", "gguf", "hub", "kernels"]),
     ("metrics", &["wire"]),
     ("methods", &["nn", "data", "metrics"]),

@@ -193,8 +193,7 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
     let adapters: Vec<PathBuf> = done.iter().map(|(peft, _)| peft.folder().into()).collect();
     let tokenizer = tokenizer_of(&from, model.shape().vocab_size, &adapters);
     let note = trained_with(&from, &tokenizer);
-    let mut source = Source::new(from, model, tokenizer);
-    source.merge = Some(origin(order, &base, &done));
+    let source = Source::new(from, model, tokenizer).merged(origin(order, &base, &done));
     let options = Options {
         dtype: order.dtype.clone(),
         max_shard_bytes: 5_000_000_000,

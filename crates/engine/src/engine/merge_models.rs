@@ -1,6 +1,7 @@
 //! Merges whole models of one architecture into a new one: checks before, a folder afterwards.
 
-use super::export::{self, ExportError, MergeOrigin, Options, Source, Written};
+use super::checkpoint::Manifest;
+use super::export::{self, ExportError, MergeOrigin, Subject, Written};
 use super::merge::{MergeError, RECORD, cannot};
 use crate::base::child::Child;
 use crate::base::files::write_atomic;
@@ -8,12 +9,15 @@ use crate::base::human;
 use crate::base::text::{one_line, shown};
 use crate::data::tokenizer::{self, Tokenizer};
 use crate::hardware;
-use crate::hf::{self, TokenIds};
+use crate::hf::{self, Dtype, Naming, Outgoing, TokenIds};
 use crate::hub;
 use crate::merging::{self, Method, Settings};
-use crate::models::{self, ModelSource};
-use crate::nn::Model;
+use crate::models::{self, ByParameter, ModelSource};
+use crate::nn::{ModelConfig, ParamInfo, param_infos};
 use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Bytes of a weight in memory.
@@ -65,7 +69,10 @@ pub struct Merged {
     pub unknown: Vec<String>,
 }
 
-/// Merges and writes the folder.
+/// Bytes of the largest file with weights.
+const MAX_SHARD_BYTES: u64 = 5_000_000_000;
+
+/// Merges and writes the folder, tensor by tensor: no model is in memory as a whole.
 ///
 /// # Errors
 /// Models of different architectures, settings or vocabularies, quantized ones, too little memory, values that are not finite;
@@ -73,52 +80,145 @@ pub struct Merged {
 pub fn merge(order: &Order) -> Result<Merged, MergeError> {
     export::check_free(&order.to)?;
     let sources = order.paths().map(|path| open(order, path));
-    let mut sources: Vec<ModelSource> = sources.collect::<Result<_, _>>()?;
-    enough_memory(&sources)?;
+    let sources: Vec<ModelSource> = sources.collect::<Result<_, _>>()?;
     let (chosen, unknown) = tokenizer_of(order, &sources)?;
-    let mut models = Vec::new();
-    for source in &sources {
-        models.push(Source::open(source.path())?.model);
-        let (a, b) = (&models[0], &models[models.len() - 1]);
-        same_settings(&sources[0], a, source, b)?;
-        same_shapes(&sources[0], a, source, b)?;
-    }
-    merging::merge(order.method, &order.settings, &mut models)?;
-    let model = models.swap_remove(0);
-    drop(models);
-    let is_finite = |weights: &[f32]| weights.iter().all(|x| x.is_finite());
-    if !model.params().read_weights(is_finite)? {
-        return Err(cannot(
-            "the merged weights are not finite: weights or scale are too large",
-            "choose smaller ones",
-        ));
-    }
     let origin = origin(order, &sources);
-    let from = sources.swap_remove(chosen);
-    let of = from.path().to_path_buf();
-    let tokenizer = from.tokenizer_path().to_path_buf();
-    let mut source = Source::new(from, model, tokenizer);
-    source.merge = Some(origin);
-    let options = Options {
-        dtype: order.dtype.clone(),
-        max_shard_bytes: 5_000_000_000,
+    let first = sources[0].config().clone();
+    let infos = parameters(&first);
+    for source in &sources {
+        same_settings(&sources[0], source)?;
+        same_shapes(&sources[0], source)?;
+    }
+    let (place, tokenizer) = {
+        let from = &sources[chosen];
+        (
+            from.path().to_path_buf(),
+            from.tokenizer_path().to_path_buf(),
+        )
     };
-    let format = match hf::family_of(source.model.config()) {
-        Some(_) => "hf",
-        None => "safetensors",
+    let vocab_size = first.vocab_size.unwrap_or_default();
+    let naming = export::naming(&first);
+    let dtype = order.dtype.parse().unwrap_or_default();
+    let outgoing = Outgoing::of((&first, &infos), naming, dtype, MAX_SHARD_BYTES);
+    let from = ModelSource::open(&place)?;
+    let mut subject = Subject::new(from, (first, vocab_size), tokenizer);
+    subject.merge = Some(origin);
+    let opened = sources.iter().map(|source| Gathered::open(source, &infos));
+    let opened: Vec<Gathered> = opened.collect::<Result<_, MergeError>>()?;
+    enough_memory(&opened, &outgoing)?;
+    // What a tensor could not be made of; the writer knows errors of files alone.
+    let mut why = None;
+    let values = &mut |at: usize, places: &[Range<usize>]| {
+        let merged = merged(order, &opened, at, places);
+        merged.map_err(|error| {
+            why = Some(error);
+            io::Error::other("a tensor could not be merged")
+        })
     };
-    let written = export::export(&source, export::format(format)?, &options, &order.to)?;
+    let written = export::export_each(&subject, &outgoing, &order.dtype, &order.to, values);
+    let written = written.map_err(|error| why.take().unwrap_or_else(|| error.into()))?;
     record(order)?;
     Ok(Merged {
         written,
-        tokenizer: of,
+        tokenizer: place,
         unknown,
     })
 }
 
+fn parameters(config: &ModelConfig) -> Vec<ParamInfo> {
+    param_infos(config, config.vocab_size.unwrap_or_default())
+}
+
+/// The values of tensor number `at`, which are at these places of the flat weights of each model.
+fn merged(
+    order: &Order,
+    opened: &[Gathered],
+    at: usize,
+    places: &[Range<usize>],
+) -> Result<Vec<f32>, MergeError> {
+    let values = opened.iter().map(|one| one.values(places));
+    let values: Vec<Vec<f32>> = values.collect::<Result<_, _>>()?;
+    let merged = merging::merge(order.method, &order.settings, at, values);
+    match merged.iter().all(|x| x.is_finite()) {
+        true => Ok(merged),
+        false => Err(cannot(
+            "the merged weights are not finite: weights or scale are too large",
+            "choose smaller ones",
+        )),
+    }
+}
+
+/// A model of which places of the flat weights are read.
+struct Gathered<'a> {
+    path: &'a Path,
+    model: ByParameter<'a>,
+    /// In the order of the flat weights.
+    infos: &'a [ParamInfo],
+    /// The parameter that was read last, if only a part of it was wanted: queries, keys and values are one.
+    last: RefCell<Option<(usize, Vec<f32>)>>,
+}
+
+impl<'a> Gathered<'a> {
+    fn open(source: &'a ModelSource, infos: &'a [ParamInfo]) -> Result<Gathered<'a>, MergeError> {
+        Ok(Gathered {
+            path: source.path(),
+            model: ByParameter::open(source)?,
+            infos,
+            last: RefCell::new(None),
+        })
+    }
+
+    fn values(&self, places: &[Range<usize>]) -> Result<Vec<f32>, MergeError> {
+        let mut values = Vec::new();
+        for place in places {
+            let mut from = place.start;
+            while from < place.end {
+                let after = self.infos.partition_point(|info| info.offset <= from);
+                let Some(info) = after.checked_sub(1).and_then(|at| self.infos.get(at)) else {
+                    break;
+                };
+                let skipped = from - info.offset;
+                let len = (info.len - skipped).min(place.end - from);
+                self.append(info, skipped..skipped + len, &mut values)?;
+                from += len;
+            }
+        }
+        Ok(values)
+    }
+
+    fn append(
+        &self,
+        info: &ParamInfo,
+        part: Range<usize>,
+        to: &mut Vec<f32>,
+    ) -> Result<(), MergeError> {
+        let mut last = self.last.borrow_mut();
+        if let Some((offset, values)) = last.as_ref()
+            && *offset == info.offset
+        {
+            to.extend_from_slice(&values[part]);
+            return Ok(());
+        }
+        *last = None;
+        let values = self.model.read(info)?;
+        if !values.iter().all(|x| x.is_finite()) {
+            return Err(ExportError::NotFinite(self.path.to_path_buf()).into());
+        }
+        if part.len() < values.len() {
+            to.extend_from_slice(&values[part]);
+            *last = Some((info.offset, values));
+        } else if to.is_empty() {
+            // Most tensors are a parameter each.
+            *to = values;
+        } else {
+            to.extend_from_slice(&values);
+        }
+        Ok(())
+    }
+}
+
 fn open(order: &Order, path: &Path) -> Result<ModelSource, MergeError> {
-    // Checksums are verified where the weights are read.
-    let source = ModelSource::open(path)?;
+    let source = Manifest::open_verified::<MergeError>(path)?;
     if source.is_quantized() && !order.dequantize {
         return Err(cannot(
             format!("{} has quantized weights", shown(path)),
@@ -130,14 +230,15 @@ fn open(order: &Order, path: &Path) -> Result<ModelSource, MergeError> {
 
 /// Refuses another model whose settings, as config.json has them, differ in what weights are trained under: shapes alone do not show
 /// the base of rotary positions.
-fn same_settings(
-    first: &ModelSource,
-    a: &Model,
-    other: &ModelSource,
-    b: &Model,
-) -> Result<(), MergeError> {
-    let of = |model: &Model| serde_json::from_str(&hf::config_json(model, TokenIds::default()));
-    let (own, theirs): (Value, Value) = (of(a).unwrap_or_default(), of(b).unwrap_or_default());
+fn same_settings(first: &ModelSource, other: &ModelSource) -> Result<(), MergeError> {
+    let of = |source: &ModelSource| {
+        let config = source.config();
+        let of = (config, config.vocab_size.unwrap_or_default());
+        let ids = TokenIds::default();
+        serde_json::from_str(&hf::config_json_of(of, &ids, Dtype::F32, Naming::Family))
+    };
+    let own: Value = of(first).unwrap_or_default();
+    let theirs: Value = of(other).unwrap_or_default();
     match differing("", &own, &theirs) {
         None => Ok(()),
         Some((key, of_a, of_b)) => Err(cannot(
@@ -169,13 +270,9 @@ fn differing(place: &str, a: &Value, b: &Value) -> Option<(String, Value, Value)
     })
 }
 
-fn same_shapes(
-    first: &ModelSource,
-    a: &Model,
-    other: &ModelSource,
-    b: &Model,
-) -> Result<(), MergeError> {
-    match merging::difference(a, b) {
+fn same_shapes(first: &ModelSource, other: &ModelSource) -> Result<(), MergeError> {
+    let [a, b] = [first, other].map(|source| parameters(source.config()));
+    match merging::difference(&a, &b) {
         None => Ok(()),
         Some((of_a, of_b)) => Err(cannot(
             format!(
@@ -188,16 +285,18 @@ fn same_shapes(
     }
 }
 
-/// All models are in memory at once.
-fn enough_memory(sources: &[ModelSource]) -> Result<(), MergeError> {
-    let need: u64 = sources.iter().map(|source| source.n_params() * F32).sum();
+/// The largest tensor of all models is in memory at once, and the factors of adapters.
+fn enough_memory(opened: &[Gathered], outgoing: &Outgoing) -> Result<(), MergeError> {
+    let tensor = outgoing.largest() as u64 * F32;
+    let adapters: u64 = opened.iter().map(|one| one.model.held_bytes()).sum();
+    let need = tensor * merging::tensors_held(opened.len()) as u64 + adapters;
     let (left, what) = hardware::memory().left();
     match need > left {
         false => Ok(()),
         true => Err(cannot(
             format!(
-                "{} models in f32 need {}; {what} leaves {}",
-                sources.len(),
+                "the largest tensor of {} models, in f32, needs {}; {what} leaves {}",
+                opened.len(),
                 human::bytes(need),
                 human::bytes(left)
             ),

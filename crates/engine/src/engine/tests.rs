@@ -18,6 +18,7 @@ mod collapse;
 mod commands;
 mod distill;
 mod documents;
+mod expert_adapters;
 mod extend;
 mod faults;
 mod length;

@@ -7,29 +7,32 @@ mod dtype;
 mod families;
 mod generation;
 mod keys;
+mod outgoing;
 mod packed;
 pub mod safetensors;
+mod stored;
 mod tensor_file;
 mod tensors;
 mod weights;
 
 pub use adapter::{
-    ADAPTER_CONFIG, ADAPTER_WEIGHTS, AdapterError, JoinError, Joins, Peft, adapter_json,
+    ADAPTER_CONFIG, ADAPTER_WEIGHTS, AdapterError, Applied, JoinError, Joins, Peft, adapter_json,
     attach_sum, merge_adapter, merge_adapter_of, read_adapter, write_adapter,
 };
 pub use config::TokenIds;
 pub use dtype::Dtype;
 pub use families::{FAMILIES, Family, of as family_of};
 pub use generation::{ends_of, generation_ends, generation_json, read_generation};
+pub use outgoing::Outgoing;
+pub use stored::Stored;
 pub use tensor_file::TensorFileError;
 pub use weights::{INDEX, WEIGHTS, Weights, absence as why_no_weights, shard_name, shards_of};
 
 use crate::base::files::read_plain;
 use crate::base::text::one_line;
-use crate::kernels::errors::{error_text, io_error};
+use crate::kernels::errors::error_text;
 use crate::nn::{Model, ModelConfig, ParamInfo};
-use safetensors::{TensorHead, TensorSink};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::borrow::Cow;
 use std::io::{self, Write};
 use std::ops::Range;
@@ -79,8 +82,19 @@ pub fn config_json(model: &Model, ids: impl Into<TokenIds>) -> String {
 
 /// `config.json` as text, for weights in `dtype` with the names of `naming`.
 pub fn config_json_for(model: &Model, ids: &TokenIds, dtype: Dtype, naming: Naming) -> String {
-    let config = model.config().in_files();
-    let shape = config.shape(model.shape().vocab_size);
+    let of = (model.config(), model.shape().vocab_size);
+    config_json_of(of, ids, dtype, naming)
+}
+
+/// The same of a model of this config and vocabulary size.
+pub fn config_json_of(
+    (config, vocab_size): (&ModelConfig, usize),
+    ids: &TokenIds,
+    dtype: Dtype,
+    naming: Naming,
+) -> String {
+    let config = config.in_files();
+    let shape = config.shape(vocab_size);
     pretty(&config::write(&config, &shape, ids, dtype, naming))
 }
 
@@ -106,12 +120,7 @@ fn disk_tensors(
 pub fn places(model: &Model) -> Vec<Vec<Range<usize>>> {
     let config = model.config().in_files();
     let tensors = disk_tensors(families::of(&config), &config, model.params().base());
-    let ranges = tensors.into_iter().map(|tensor| match tensor.values {
-        Values::Own(parts) => parts,
-        Values::Turned(whole) => Vec::from([whole]),
-        Values::Experts(experts) => experts.parts.into_iter().flatten().collect(),
-        Values::Zeros => Vec::new(),
-    });
+    let ranges = tensors.iter().map(DiskTensor::places);
     ranges.filter(|ranges| !ranges.is_empty()).collect()
 }
 
@@ -140,103 +149,12 @@ fn tensors_of(
     tensors.into_iter().map(as_stored).collect()
 }
 
-/// A model's weights prepared for writing: tensors, dtype, shards.
-pub struct Outgoing<'a> {
-    model: &'a Model,
-    dtype: Dtype,
-    /// The tensors of each file.
-    shards: Vec<Vec<DiskTensor>>,
-}
-
-impl<'a> Outgoing<'a> {
-    /// Files of at most `max_bytes` each; a larger tensor gets its own file.
-    pub fn new(model: &'a Model, naming: Naming, dtype: Dtype, max_bytes: u64) -> Outgoing<'a> {
-        let mut shards: Vec<Vec<DiskTensor>> = vec![Vec::new()];
-        // As `config.json` states it, context included: a family that knew one and not the other would name half a model.
-        let config = model.config().in_files();
-        let family = families::of(&config).filter(|_| naming == Naming::Family);
-        let mut filled = 0;
-        for tensor in disk_tensors(family, &config, model.params().base()) {
-            let bytes = tensor.bytes(dtype) as u64;
-            if filled > 0 && filled + bytes > max_bytes {
-                shards.push(Vec::new());
-                filled = 0;
-            }
-            filled += bytes;
-            if let Some(last) = shards.last_mut() {
-                last.push(tensor);
-            }
-        }
-        Outgoing {
-            model,
-            dtype,
-            shards,
-        }
-    }
-
-    /// The files by name, in order.
-    pub fn files(&self) -> Vec<String> {
-        match self.shards.len() {
-            1 => vec![WEIGHTS.into()],
-            n => (1..=n).map(|number| shard_name(number, n)).collect(),
-        }
-    }
-
-    /// Values in all files together: some families store more than a model computes with, such as biases of zero.
-    pub fn n_values(&self) -> usize {
-        self.shards.iter().flatten().map(DiskTensor::len).sum()
-    }
-
-    /// The text of the shard index; `None` for a single file.
-    pub fn index_json(&self) -> Option<String> {
-        let files = self.files();
-        if files.len() == 1 {
-            return None;
-        }
-        let map: serde_json::Map<String, Value> = self
-            .shards
-            .iter()
-            .zip(&files)
-            .flat_map(|(tensors, file)| tensors.iter().map(move |t| (t.name.clone(), json!(file))))
-            .collect();
-        let values = self.n_values();
-        let tensors = self.shards.iter().flatten();
-        let bytes: usize = tensors.map(|tensor| tensor.bytes(self.dtype)).sum();
-        let metadata = json!({"total_parameters": values, "total_size": bytes});
-        Some(pretty(&json!({"metadata": metadata, "weight_map": map})))
-    }
-
-    /// Writes file `at` (from 0). Holds at most one transposed matrix.
-    ///
-    /// # Errors
-    /// Errors of the writer; values out of range for the dtype.
-    pub fn write(&self, at: usize, out: &mut dyn Write) -> io::Result<()> {
-        let tensors = self.shards.get(at).map_or(&[][..], Vec::as_slice);
-        let heads: Vec<TensorHead> = tensors
-            .iter()
-            .map(|tensor| TensorHead {
-                name: tensor.name.clone(),
-                shape: tensor.shape.clone(),
-                dtype: tensor.dtype(self.dtype),
-            })
-            .collect();
-        let written = self.model.params().read_weights(|weights| {
-            safetensors::write_to(out, &heads, &mut |sink: &mut TensorSink| {
-                tensors
-                    .iter()
-                    .try_for_each(|tensor| tensor.write(weights, &mut |part| sink.put(part)))
-            })
-        });
-        written.map_err(io_error)?
-    }
-}
-
 /// Writes `model.safetensors` in f32, with Hugging Face's names and layouts. Holds at most one transposed matrix.
 ///
 /// # Errors
 /// `out` cannot be written, or the weights are quantized.
 pub fn write_weights(model: &Model, out: &mut dyn Write) -> io::Result<()> {
-    Outgoing::new(model, Naming::Family, Dtype::F32, u64::MAX).write(0, out)
+    Outgoing::new(model, Naming::Family, Dtype::F32, u64::MAX).write(0, model, out)
 }
 
 /// Loads the model's weights from a folder; every parameter must be present with its shape, and nothing else. On any
@@ -434,6 +352,7 @@ mod tests {
     use super::*;
     use crate::nn::{mlp::MlpConfig, norm::NormConfig, position::PositionConfig};
     use candle_core::Device;
+    use serde_json::json;
     use tensor_file::TensorFile;
 
     #[test]

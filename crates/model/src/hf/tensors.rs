@@ -59,7 +59,17 @@ impl Experts {
         }
     }
 
-    /// Its reverse.
+    /// One of `n` matrices of an expert, from its values in a file.
+    pub fn matrix(&self, at: usize, n: usize, values: Vec<f32>) -> Vec<f32> {
+        let values = match self.turned {
+            true => transposed(&values, self.cols, values.len() / self.cols),
+            false => values,
+        };
+        let rows = values.chunks_exact(self.cols).skip(at).step_by(n);
+        rows.flatten().copied().collect()
+    }
+
+    /// The reverse of [`Experts::gather`].
     fn scatter(&self, parts: &[Range<usize>], values: Vec<f32>, weights: &mut [f32]) {
         let values = match self.turned {
             true => transposed(&values, self.cols, values.len() / self.cols),
@@ -175,6 +185,44 @@ impl DiskTensor {
 
     pub fn len(&self) -> usize {
         self.shape.iter().product()
+    }
+
+    /// Where its values are in the flat weights; nowhere if it is all zeros.
+    pub fn places(&self) -> Vec<Range<usize>> {
+        match &self.values {
+            Values::Own(parts) => parts.clone(),
+            Values::Turned(whole) => Vec::from([whole.clone()]),
+            Values::Experts(experts) => experts.parts.iter().flatten().cloned().collect(),
+            Values::Zeros => Vec::new(),
+        }
+    }
+
+    /// The same tensor where its values, in the order of [`DiskTensor::places`], are all the weights.
+    #[must_use]
+    pub fn by_itself(&self) -> DiskTensor {
+        let mut end = 0;
+        let mut next = |part: &Range<usize>| {
+            let from = end;
+            end += part.len();
+            from..end
+        };
+        let values = match &self.values {
+            Values::Own(parts) => Values::Own(parts.iter().map(next).collect()),
+            Values::Turned(whole) => Values::Turned(next(whole)),
+            Values::Experts(experts) => {
+                let parts = experts.parts.iter();
+                let parts = parts.map(|parts| parts.iter().map(&mut next).collect());
+                Values::Experts(Experts {
+                    parts: parts.collect(),
+                    ..experts.clone()
+                })
+            }
+            Values::Zeros => Values::Zeros,
+        };
+        DiskTensor {
+            values,
+            ..self.clone()
+        }
     }
 
     /// Its dtype in files of `dtype`.
@@ -314,6 +362,15 @@ impl<'a> Reading<'a> {
             reading.tied_head_is_the_embedding()?;
         }
         Ok(reading)
+    }
+
+    /// Each tensor with its name and shape in the file.
+    pub fn found(&self) -> Vec<(DiskTensor, String, Vec<usize>)> {
+        let found = self.found.iter();
+        let owned = |(tensor, name, shape): &(&DiskTensor, String, Vec<usize>)| {
+            ((*tensor).clone(), name.clone(), shape.clone())
+        };
+        found.map(owned).collect()
     }
 
     /// Reads all values into the flat weights the mapping was built for.

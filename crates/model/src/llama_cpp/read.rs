@@ -201,6 +201,16 @@ impl GgufModel {
         Ok(values)
     }
 
+    /// The same, of finite values alone.
+    ///
+    /// # Errors
+    /// It is not a parameter of this model; a value is not finite.
+    pub fn read_finite(&self, info: &ParamInfo) -> Result<Vec<f32>, ModelFileError> {
+        let mut values = vec![0.0; info.len];
+        self.values(info, &mut values)?;
+        Ok(values)
+    }
+
     /// Bytes of weights by number format, largest first.
     pub fn formats(&self) -> Vec<(&'static str, u64)> {
         let mut sums = BTreeMap::new();

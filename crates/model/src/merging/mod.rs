@@ -7,11 +7,8 @@ mod task_arithmetic;
 mod tests;
 
 use crate::base::rng::{Rng, Stream};
-use crate::hf;
-use crate::nn::{Model, ParamInfo};
-use candle_core::Result;
+use crate::nn::ParamInfo;
 use serde_json::Value;
-use std::ops::Range;
 
 /// How models are merged.
 #[derive(Debug, Clone, Copy)]
@@ -128,8 +125,7 @@ impl Tensors<'_> {
 }
 
 /// The first difference of two architectures that keeps their weights apart: both as text.
-pub fn difference(a: &Model, b: &Model) -> Option<(String, String)> {
-    let (a, b) = (a.params().base(), b.params().base());
+pub fn difference(a: &[ParamInfo], b: &[ParamInfo]) -> Option<(String, String)> {
     let parts = a.iter().zip(b).map(|(a, b)| (part(a), part(b)));
     let mut differing = parts.filter(|(a, b)| a != b);
     let longer = || {
@@ -147,55 +143,28 @@ fn part(info: &ParamInfo) -> String {
     format!("{} {:?}", info.name, info.shape)
 }
 
-/// Merges `models`, the base first if the method has one; the first becomes the result. Each tensor is merged by itself, in f32 with
-/// sums over a whole tensor in f64.
-///
-/// # Errors
-/// Weights that are quantized, or not of the same shapes.
-pub fn merge(method: &Method, settings: &Settings, models: &mut [Model]) -> Result<()> {
-    let Some((first, rest)) = models.split_first_mut() else {
-        candle_core::bail!("there is no model to merge")
+/// Merges the values of tensor number `at`, the base's first if the method has one. Each tensor is merged by itself, in f32 with sums
+/// over a whole tensor in f64.
+pub fn merge(
+    method: &Method,
+    settings: &Settings,
+    at: usize,
+    mut values: Vec<Vec<f32>>,
+) -> Vec<f32> {
+    let base = (method.has_base && !values.is_empty()).then(|| values.remove(0));
+    let len = base.as_ref().or(values.first()).map_or(0, Vec::len);
+    let mut merged = vec![0.0; len];
+    let tensors = Tensors {
+        at,
+        base: base.as_deref(),
+        models: &values,
     };
-    for other in rest.iter() {
-        if let Some((a, b)) = difference(first, other) {
-            candle_core::bail!("weights differ in shape: {a} and {b}")
-        }
-    }
-    let places: Vec<Vec<Range<usize>>> = hf::places(first);
-    for (at, ranges) in places.iter().enumerate() {
-        let own = gathered(first, ranges)?;
-        let mut values = rest
-            .iter()
-            .map(|model| gathered(model, ranges))
-            .collect::<Result<Vec<_>>>()?;
-        let mut merged = vec![0.0; own.len()];
-        let base = match method.has_base {
-            true => Some(&own[..]),
-            false => {
-                values.insert(0, own.clone());
-                None
-            }
-        };
-        let tensors = Tensors {
-            at,
-            base,
-            models: &values,
-        };
-        (method.merge)(&tensors, settings, &mut merged);
-        first.params_mut().write_weights(|weights| {
-            let mut from = 0;
-            for range in ranges {
-                weights[range.clone()].copy_from_slice(&merged[from..from + range.len()]);
-                from += range.len();
-            }
-        })?;
-    }
-    Ok(())
+    (method.merge)(&tensors, settings, &mut merged);
+    merged
 }
 
-fn gathered(model: &Model, ranges: &[Range<usize>]) -> Result<Vec<f32>> {
-    model.params().read_weights(|weights| {
-        let parts = ranges.iter().map(|range| &weights[range.clone()]);
-        parts.flatten().copied().collect()
-    })
+/// Tensors as large as the largest that a merge of `n` models, the base among them, holds: their values, what they changed, the sizes
+/// of those changes, the result, and a parameter of which a tensor is a part.
+pub fn tensors_held(n: usize) -> usize {
+    2 * n + 3
 }

@@ -2,7 +2,8 @@
 //! implementation with it.
 
 use super::layout::{
-    AdapterSpans, ExpertSpans, FeedForwardSpans, Layout, LinearSpans, MlpSpans, NormSpans, Span,
+    AdapterSpans, ExpertFactors, ExpertSpans, FeedForwardSpans, Layout, LinearSpans, MlpSpans,
+    NormSpans, Span,
 };
 use super::position::wave;
 use super::step_position::{Place, StepPosition};
@@ -224,7 +225,7 @@ impl Decoder<'_> {
         let [gates, shares, mask, lse] = experts::composite(moe.router(), &logits, bias)?;
         let mut y = x.zeros_like()?;
         for e in 0..spans.count {
-            let out = self.feed_forward(&spans.expert(e), &x)?;
+            let out = self.expert(spans, e, &x)?;
             y = (y + out.broadcast_mul(&gates.narrow(1, e, 1)?)?)?;
         }
         if let Some(shared) = &spans.shared {
@@ -246,6 +247,36 @@ impl Decoder<'_> {
         let share = ((aux * moe.aux_loss_coef)? + (z * moe.z_loss_coef)?)?;
         let share = (share * (self.step_position.share / blocks))?;
         Ok((y.reshape(h.shape())?, share))
+    }
+
+    /// Expert number `e` with its adapters.
+    fn expert(&self, spans: &ExpertSpans, e: usize, x: &Tensor) -> Result<Tensor> {
+        let own = spans.expert(e);
+        let [low_wide, low_out] = spans.low;
+        let wide = self.with_factors(low_wide, e, x, self.linear(&own.wide, x)?)?;
+        let active = activation::composite(self.config.mlp.activation(), &wide)?;
+        let out = self.linear(&own.out, &active)?;
+        self.with_factors(low_out, e, &active, out)
+    }
+
+    /// `y` + scale · B (A `x`) of expert `e`.
+    fn with_factors(
+        &self,
+        factors: Option<ExpertFactors>,
+        e: usize,
+        x: &Tensor,
+        y: Tensor,
+    ) -> Result<Tensor> {
+        let Some(factors) = factors.filter(|_| self.adapters) else {
+            return Ok(y);
+        };
+        let of = |all: Span, one: Span| -> Result<Tensor> {
+            let all_values = self.leaves.get(all)?.reshape((all.rows, all.cols))?;
+            all_values.narrow(0, e * one.rows, one.rows)
+        };
+        let low = linear::composite(x, &of(factors.all_a, factors.a(e))?, None)?;
+        let added = linear::composite(&low, &of(factors.all_b, factors.b(e))?, None)?;
+        y + (added * f64::from(factors.scale))?
     }
 
     /// The weight of each token of `h` (B, T, D) in a mean over those that are not padding, (B · T, 1).

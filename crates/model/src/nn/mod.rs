@@ -48,7 +48,7 @@ pub use layout::Naming;
 pub use mla::MlaConfig;
 pub use model::{
     Backend, DistilledGradient, Divergence, ExpertLoad, Model, Regularizers, Teacher,
-    TeacherScores, TeacherValues, TokenBatch, TokenOutputs, TokenValues, Upstream,
+    TeacherScores, TeacherValues, TokenBatch, TokenOutputs, TokenValues, Upstream, grown,
 };
 pub use moe::{Balancing, MoeConfig, Scoring};
 pub use params::{Init, ParamInfo, Params, module_name};

@@ -2,11 +2,13 @@
 //! them a path is; everything else asks the [`ModelSource`]. Runs are looked up by name in `cli`; what the files hold is read
 //! by `hf` and `llama_cpp`.
 
+mod by_parameter;
 mod fetch;
 mod folder;
 mod gguf_files;
 mod scorer;
 
+pub use by_parameter::ByParameter;
 pub use fetch::{Fetched, HubModel, Parts, cached, fetch, hub_model, repo};
 pub use folder::{Folder, Outline, has_chat_template, is_adapter_alone, notes, outline, under};
 pub use scorer::{AnswerRead, RewardModel};

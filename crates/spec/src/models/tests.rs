@@ -207,3 +207,77 @@ fn a_reward_model_writes_nothing() {
     fs::write(folder.join(hf::CONFIG), hf::config_json(&scorer, Some(7))).unwrap();
     assert!(!writes(&folder));
 }
+
+/// Folders and files of every family and of few bits, with adapters of every kind.
+fn fixtures() -> Vec<PathBuf> {
+    let oracle = Path::new("../../tests/oracle");
+    let mut all = Vec::new();
+    for room in ["families", "gguf", "packed", "peft"] {
+        let entries = fs::read_dir(oracle.join(room)).unwrap().flatten();
+        all.extend(entries.map(|entry| entry.path()));
+    }
+    all.extend(["peft_lm", "peft_reward"].map(|name| oracle.join(name)));
+    all.retain(|path| kind(path).is_ok());
+    all.sort();
+    all
+}
+
+#[test]
+fn a_model_read_by_parameter_has_the_bits_of_the_whole_one() {
+    let (mut n, mut adapted) = (0, 0);
+    for path in fixtures() {
+        // Adapters whose base is named by a place of another machine.
+        let Ok(source) = ModelSource::open(&path) else {
+            continue;
+        };
+        let Ok(model) = source.load() else {
+            assert!(ByParameter::open(&source).is_err(), "{}", path.display());
+            continue;
+        };
+        let parts = ByParameter::open(&source).unwrap();
+        for info in model.params().base() {
+            let bits =
+                |values: &[f32]| -> Vec<u32> { values.iter().map(|x| x.to_bits()).collect() };
+            let whole = model
+                .params()
+                .read_weights(|all| bits(&all[info.offset..][..info.len]));
+            let own = bits(&parts.read(info).unwrap());
+            assert!(own == whole.unwrap(), "{}: {}", path.display(), info.name);
+        }
+        n += 1;
+        adapted += usize::from(source.adapter().is_some());
+    }
+    assert!(n > 80 && adapted > 1, "{n} models, {adapted} with adapters");
+}
+
+#[test]
+fn files_written_tensor_by_tensor_have_the_bytes_of_those_of_a_model() {
+    let families = fixtures().into_iter();
+    for path in families.filter(|path| path.to_string_lossy().contains("families")) {
+        let source = ModelSource::open(&path).unwrap();
+        let model = source.load().unwrap();
+        for naming in [hf::Naming::Family, hf::Naming::Own] {
+            let outgoing = hf::Outgoing::new(&model, naming, hf::Dtype::Bf16, 100_000);
+            let mut numbers = Vec::new();
+            for at in 0..outgoing.files().len() {
+                let (mut whole, mut parts) = (Vec::new(), Vec::new());
+                outgoing.write(at, &model, &mut whole).unwrap();
+                let values = &mut |number: usize, places: &[std::ops::Range<usize>]| {
+                    numbers.push(number);
+                    let own = |weights: &[f32]| -> Vec<f32> {
+                        let places = places.iter().map(|place| &weights[place.clone()]);
+                        places.flatten().copied().collect()
+                    };
+                    Ok(model.params().read_weights(own).unwrap())
+                };
+                outgoing.write_each(at, values, &mut parts).unwrap();
+                assert!(whole == parts, "{}: file {at}", path.display());
+            }
+            // Numbered as `places` has them, over all files.
+            assert!(numbers.iter().copied().eq(0..numbers.len()));
+            if naming == hf::Naming::Family {
+                assert_eq!(numbers.len(), hf::places(&model).len());
+            }
+        }
+    }
+}

@@ -114,6 +114,13 @@ mod tests {
         );
         let words = refused(&["model.mlp=clamped_swiglu"]).unwrap();
         assert!(words.contains("does not support clamped_swiglu"), "{words}");
+        let experts = [
+            "model.moe.n_expert=4",
+            "adapter.lora.targets=all_and_experts",
+            "adapter.lora.dropout=0",
+        ];
+        let words = refused(&experts).unwrap();
+        assert!(words.contains("adapters of experts"), "{words}");
         for model in ["model.mixer=mamba2", "model.moe.n_expert=4", "model.mla={}"] {
             assert_eq!(refused(&[model]), None, "{model}");
         }

@@ -195,6 +195,15 @@ fn engine(config: &RunConfig, judge: &mut IssueCollector) {
         "remove them, or use engine: candle",
     );
     judge.want(
+        !config
+            .adapter
+            .as_ref()
+            .is_some_and(|adapter| adapter.has_experts(&config.model)),
+        &["engine", "adapter.lora.targets"],
+        "engine: torch does not support adapters of experts",
+        "adapter.lora.targets=all, or engine: candle",
+    );
+    judge.want(
         config.optimizer.on_torch(),
         &["engine", "optimizer"],
         format!(

@@ -6,8 +6,8 @@ mod results;
 
 pub use results::CardResult;
 
-use super::Source;
 use super::adapter_source::{AdapterSource, is_public};
+use super::{Source, Subject};
 use crate::base::text::one_line;
 use crate::nn::HeadKind;
 use model::{kind, kind_of};
@@ -36,7 +36,7 @@ pub struct About {
 
 impl About {
     /// What the files of a model themselves tell: the repository of the hub whose weights these are, or were before adapters.
-    pub(super) fn of(source: &Source) -> About {
+    pub(super) fn of(source: &Subject) -> About {
         About {
             base_model: source.base_id(),
             ..About::default()
@@ -59,14 +59,14 @@ struct Form<'a> {
 }
 
 /// README.md of a model folder. `dtype` is that of the weights.
-pub fn card(source: &Source, dtype: &str, about: &About) -> String {
-    let library = match model::class_of(&source.model) {
+pub fn card(source: &Subject, dtype: &str, about: &About) -> String {
+    let library = match model::class_of(&source.config) {
         Some(_) => "transformers",
         None => "llmtui",
     };
     let form = Form {
         name: one_line(&source.title()),
-        task: kind(source.model.config()).0,
+        task: kind(&source.config).0,
         library,
         tags: vec!["llmtui"],
         adapter_of: None,
@@ -86,7 +86,7 @@ pub fn gguf_card(source: &Source, file: Option<&str>, dtype: &str, about: &About
     };
     let form = Form {
         name: one_line(&source.title()),
-        task: kind(source.model.config()).0,
+        task: kind(&source.config).0,
         library: "gguf",
         tags: vec!["llmtui", "gguf"],
         adapter_of: None,

@@ -1,11 +1,14 @@
 //! Exports a Hugging Face model folder that transformers, vLLM and others load.
 
 use super::folder::Restated;
-use super::{ExportError, FLOATS, Folder, Format, NO_PADDING, Options, Source, card, float};
+use super::{
+    ExportError, FLOATS, Folder, Format, NO_PADDING, Options, Source, Subject, Values, card, float,
+};
 use crate::base::child::Child;
 use crate::base::files::read_plain_text;
 use crate::data::tokenizer::{self, is_qwen2};
 use crate::hf::{self, Naming, Outgoing};
+use crate::nn::ModelConfig;
 use std::path::Path;
 
 pub(super) const FORMAT: Format = Format {
@@ -43,11 +46,51 @@ pub(super) fn weights(
     folder.text(hf::CONFIG, &config)?;
     let outgoing = Outgoing::new(model, naming, dtype, options.max_shard_bytes);
     for (at, name) in outgoing.files().iter().enumerate() {
-        folder.file(name, &mut |out| outgoing.write(at, out))?;
+        folder.file(name, &mut |out| outgoing.write(at, model, out))?;
     }
+    index(&outgoing, folder)
+}
+
+fn index(outgoing: &Outgoing, folder: &mut Folder) -> Result<(), ExportError> {
     match outgoing.index_json() {
         Some(index) => folder.text(hf::INDEX, &index),
         None => Ok(()),
+    }
+}
+
+/// A folder of weights that come one tensor after another, in files as `outgoing` has them.
+pub(super) fn write_each(
+    subject: &Subject,
+    outgoing: &Outgoing,
+    dtype: &str,
+    folder: &mut Folder,
+    values: Values<'_>,
+) -> Result<(), ExportError> {
+    let of = (&subject.config, subject.vocab_size);
+    let family = hf::family_of(of.0).map(|family| family.model_type());
+    let naming = naming(of.0);
+    let word = dtype.parse().unwrap_or_default();
+    let config = hf::config_json_of(of, &subject.ids, word, naming);
+    folder.text(hf::CONFIG, &config)?;
+    for (at, name) in outgoing.files().iter().enumerate() {
+        folder.file(name, &mut |out| outgoing.write_each(at, values, out))?;
+    }
+    index(outgoing, folder)?;
+    write_side_files(subject, family, folder)?;
+    match family {
+        Some(_) => folder.text(
+            card::FILE,
+            &card::card(subject, dtype, &card::About::of(subject)),
+        ),
+        None => Ok(()),
+    }
+}
+
+/// The names of transformers where one of its classes computes the model, else ours.
+pub(in super::super) fn naming(config: &ModelConfig) -> Naming {
+    match hf::family_of(config) {
+        Some(_) => Naming::Family,
+        None => Naming::Own,
     }
 }
 
@@ -70,12 +113,12 @@ fn rebuilt(family: Option<&str>, folder: &Path) -> Vec<String> {
 
 /// The tokenizer's files and what generation starts from, beside a config.json of this family of transformers.
 pub(super) fn write_side_files(
-    source: &Source,
+    source: &Subject,
     family: Option<&str>,
     folder: &mut Folder,
 ) -> Result<(), ExportError> {
     let pad = source.padding.as_deref();
-    if source.model.config().is_reward_model() && pad.is_none() {
+    if source.config.is_reward_model() && pad.is_none() {
         folder.note(vec![NO_PADDING.into()]);
     }
     let restated = Restated {

@@ -13,6 +13,7 @@ pub use adapter_source::AdapterSource;
 pub use card::{About, CardResult, adapter_card, card, gguf_card};
 pub use folder::{Folder, Written};
 pub use gguf::{check_gguf, tokenizer_keys};
+pub(super) use hf::naming;
 
 use crate::base::child::Child;
 use crate::base::files::{not_made, not_read, sync_dir};
@@ -20,10 +21,11 @@ use crate::base::place::try_make;
 use crate::data::render::padding;
 use crate::data::tokenizer;
 use crate::engine::checkpoint::{Fault, Manifest};
-use crate::hf::{AdapterError, Dtype, TokenIds};
+use crate::hf::{AdapterError, Dtype, Outgoing, TokenIds};
 use crate::models::{ModelSource, SourceError};
-use crate::nn::Model;
+use crate::nn::{Model, ModelConfig};
 use std::io;
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 
 /// A way to write a model.
@@ -44,12 +46,28 @@ pub const FORMATS: &[&Format] = &[&hf::FORMAT, &safetensors::FORMAT, &gguf::FORM
 /// Types that safetensors files are written in.
 const FLOATS: &[&str] = &["f32", "f16", "bf16"];
 
-/// The model to export or measure.
+/// The model to export or measure: what it is, with its weights.
 pub struct Source {
-    /// Where it came from.
-    pub from: ModelSource,
+    /// Read as fields of the source.
+    subject: Subject,
     /// In f32; as it answers where it was opened so.
     pub model: Model,
+}
+
+impl Deref for Source {
+    type Target = Subject;
+
+    fn deref(&self) -> &Subject {
+        &self.subject
+    }
+}
+
+/// A model without its weights: what its files and its card say.
+pub struct Subject {
+    /// Where it came from.
+    pub from: ModelSource,
+    pub config: ModelConfig,
+    pub vocab_size: usize,
     /// Begin, end and padding, as its config.json says.
     pub ids: TokenIds,
     /// Where its tokenizer lies: a folder, or the GGUF file.
@@ -206,17 +224,37 @@ impl Source {
         Ok(Source::new(from, model, tokenizer))
     }
 
+    pub(super) fn new(from: ModelSource, model: Model, tokenizer: PathBuf) -> Source {
+        let of = (model.config().clone(), model.shape().vocab_size);
+        let subject = Subject::new(from, of, tokenizer);
+        Source { subject, model }
+    }
+
+    /// The same of weights that were merged.
+    #[must_use]
+    pub(super) fn merged(mut self, merge: MergeOrigin) -> Source {
+        self.subject.merge = Some(merge);
+        self
+    }
+}
+
+impl Subject {
     /// With the tokens that the files of `from` name. Of a reward model they say which one pads, because it is scored at the last
     /// token that is none; an adapter of one has that from the tokenizer.
-    pub(super) fn new(from: ModelSource, model: Model, tokenizer: PathBuf) -> Source {
+    pub(super) fn new(
+        from: ModelSource,
+        (config, vocab_size): (ModelConfig, usize),
+        tokenizer: PathBuf,
+    ) -> Subject {
         let mut ids = from.token_ids();
         let mut padding = None;
-        if model.config().is_reward_model() {
+        if config.is_reward_model() {
             (ids.pad, padding) = pads(&tokenizer, ids.pad).unzip();
         }
-        Source {
+        Subject {
             from,
-            model,
+            config,
+            vocab_size,
             ids,
             tokenizer,
             padding,
@@ -259,6 +297,26 @@ pub fn export(
 ) -> Result<Vec<Written>, ExportError> {
     has_type(format.word, format.dtypes, &options.dtype)?;
     in_folder(to, &mut |folder| (format.write)(source, options, folder))
+}
+
+/// The values of tensor `number` of a model's files, which are at these places of its flat weights.
+pub(super) type Values<'a> = &'a mut dyn FnMut(usize, &[Range<usize>]) -> io::Result<Vec<f32>>;
+
+/// The same for weights that come one tensor after another: as a folder for transformers where one of its classes computes the model,
+/// else for llmtui.
+///
+/// # Errors
+/// As [`export`]; those of `values`.
+pub(super) fn export_each(
+    subject: &Subject,
+    outgoing: &Outgoing,
+    dtype: &str,
+    to: &Path,
+    values: Values<'_>,
+) -> Result<Vec<Written>, ExportError> {
+    in_folder(to, &mut |folder| {
+        hf::write_each(subject, outgoing, dtype, folder, values)
+    })
 }
 
 fn has_type(format: &'static str, dtypes: &[&'static str], said: &str) -> Result<(), ExportError> {

@@ -389,6 +389,7 @@ fn a_tokenizer_that_transformers_builds_anew_is_told_of() {
         config.attention_bias = attention_bias;
         source.model = Model::new(&config, 11, &Device::Cpu).unwrap();
         source.model.init(3).unwrap();
+        source.subject.config = config;
         fs::write(dir.path().join(crate::hf::TOKENIZER), tokenizer).unwrap();
         let hf = format("hf").unwrap();
         let written = export(

@@ -1,12 +1,13 @@
 //! Whole models merged into one.
 
-use super::adapters::{adapted, base, packed};
+use super::adapters::{adapted, base, packed, weights};
 use super::*;
 use crate::engine::merge::RECORD;
 use crate::engine::merge_models::{Order, merge};
 use crate::hf;
 use crate::merging::{Settings, method};
-use crate::models::ModelSource;
+use crate::models::{ByParameter, ModelSource};
+use crate::nn::Model;
 use std::path::PathBuf;
 
 fn order(word: &str, base: Option<&Path>, models: &[(&Path, f64)], to: PathBuf) -> Order {
@@ -124,5 +125,71 @@ impl Order {
         self.settings.normalize = false;
         self.settings.weights = vec![1e39, 1e39];
         self
+    }
+}
+
+/// A model read by parameter has the bits of the whole one.
+pub(super) fn has_the_same_parts(folder: &Path) {
+    let source = ModelSource::open(folder).unwrap();
+    let (whole, parts) = (source.load().unwrap(), ByParameter::open(&source).unwrap());
+    let all = whole.params().read_weights(<[f32]>::to_vec).unwrap();
+    for info in whole.params().base() {
+        let own = parts.read(info).unwrap();
+        let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        let same = bits(&own) == bits(&all[info.offset..][..info.len]);
+        assert!(same, "{}: {}", folder.display(), info.name);
+    }
+}
+
+/// What a merge of models that are in memory as a whole has.
+fn in_memory(order: &Order, models: &[&Path]) -> Vec<u32> {
+    let load = |path: &&Path| ModelSource::open(path).unwrap().load().unwrap();
+    let mut models: Vec<Model> = models.iter().map(load).collect();
+    let all = |model: &Model| model.params().read_weights(<[f32]>::to_vec).unwrap();
+    let weights: Vec<Vec<f32>> = models.iter().map(all).collect();
+    let mut result = weights[0].clone();
+    for (at, places) in hf::places(&models.remove(0)).iter().enumerate() {
+        let places: Vec<usize> = places.iter().cloned().flatten().collect();
+        let of = |weights: &Vec<f32>| places.iter().map(|at| weights[*at]).collect();
+        let values = weights.iter().map(of).collect();
+        let merged = crate::merging::merge(order.method, &order.settings, at, values);
+        places
+            .iter()
+            .zip(merged)
+            .for_each(|(at, x)| result[*at] = x);
+    }
+    result.iter().map(|x| x.to_bits()).collect()
+}
+
+/// By every method: checkpoints with adapters beside their weights, and adapters alone, of which one has magnitudes.
+#[test]
+fn models_read_tensor_by_tensor_merge_to_the_bits_of_whole_ones() {
+    let (base, dir) = (base(), tempfile::tempdir().unwrap());
+    let first = base.checkpoint(5);
+    let trained = ["adapter.lora.dora=false", "adapter.lora.dora=true"].map(|word| {
+        let run = adapted(&base, &["max_steps=6", word]);
+        assert_eq!(finished(&run.go()).0, Outcome::Completed);
+        run
+    });
+    let [lora, dora] = trained.each_ref().map(|run| run.checkpoint(6));
+    let alone = dir.path().join("alone");
+    std::fs::create_dir(&alone).unwrap();
+    for name in [hf::ADAPTER_CONFIG, hf::ADAPTER_WEIGHTS] {
+        std::fs::copy(dora.join(name), alone.join(name)).unwrap();
+    }
+    let said = std::fs::read_to_string(alone.join(hf::ADAPTER_CONFIG)).unwrap();
+    let mut said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    said["base_model_name_or_path"] = first.display().to_string().into();
+    std::fs::write(alone.join(hf::ADAPTER_CONFIG), said.to_string()).unwrap();
+    for method in crate::merging::METHODS {
+        let to = dir.path().join(method.word);
+        let base = method.has_base.then_some(&*first);
+        let parts = [(&*lora, 0.75), (&*alone, 0.5)];
+        let mut order = order(method.word, base, &parts, to.clone());
+        order.settings.density = 0.5;
+        order.settings.t = 0.25;
+        merge(&order).unwrap();
+        let all: Vec<&Path> = base.into_iter().chain([&*lora, &*alone]).collect();
+        assert!(weights(&to) == in_memory(&order, &all), "{}", method.word);
     }
 }

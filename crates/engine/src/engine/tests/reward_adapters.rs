@@ -1,5 +1,6 @@
 //! The adapter of a reward model alone, exported for PEFT: loaded over a causal base, with the tokenizer beside it.
 
+use super::merging_models::has_the_same_parts;
 use super::preferences::{data, last, trained};
 use super::*;
 use crate::base::finding::Status;
@@ -68,6 +69,7 @@ fn a_reward_models_adapter_is_read_over_a_base_that_writes() {
     are_near(&of_run, &scores(&made.alone));
     let source = ModelSource::open(&made.alone).unwrap();
     assert!(source.config().is_reward_model());
+    has_the_same_parts(&made.alone);
     assert_eq!(source.class(), Some("LlamaForSequenceClassification"));
 
     // Merged, by both ways to name it, it scores alike.

@@ -1,6 +1,7 @@
 //! Start models whose tokenizer gained tokens: tables that are extended before the first step, in every kind of training, and
 //! programs that load the result.
 
+use super::merging_models::has_the_same_parts;
 use super::*;
 use crate::data::tokenizer;
 use crate::engine::infer::{LoadedModel, Step, TextModel};
@@ -292,6 +293,9 @@ fn tables_that_grew_train_beside_adapters_and_go_where_the_adapter_goes() {
         let source = ModelSource::open(&apart).unwrap();
         assert_eq!(source.config().vocab_size, Some(67));
         assert!(bits(&source.load().unwrap()) == bits(&model));
+        for place in [&folder, &apart] {
+            has_the_same_parts(place);
+        }
         let alone = answers(&mut LoadedModel::load(&apart).unwrap());
         // Beside the base it takes its tokenizer along, for the base's own has no such tokens.
         let mut beside =
@@ -346,6 +350,14 @@ fn frozen_tables_grow_and_stay_and_the_spec_is_warned_of_it() {
     let to = start.dir.path().join("merged");
     merged(&start.extended(), &folder, &to);
     assert!(bits(&hf::load(&to).unwrap()) == bits(&model));
+    let apart = start.dir.path().join("apart");
+    std::fs::create_dir(&apart).unwrap();
+    for name in [hf::CONFIG, hf::ADAPTER_CONFIG, hf::ADAPTER_WEIGHTS] {
+        std::fs::copy(folder.join(name), apart.join(name)).unwrap();
+    }
+    let source = ModelSource::open(&apart).unwrap();
+    assert_eq!(source.config().vocab_size, Some(67));
+    has_the_same_parts(&apart);
 }
 
 /// Tokens are often added to a tokenizer that is saved apart, and the model is named where it is.

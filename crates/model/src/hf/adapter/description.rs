@@ -1,8 +1,8 @@
 //! adapter_config.json: which keys are read and which have no effect here; all others are rejected, because they may
 //! change what the adapter computes. The keys are those of `LoraConfig` of PEFT 0.21.
 
-use super::KEEPS_TIED;
 use super::patterns::{Targets, by_pattern};
+use super::{KEEPS_TIED, PARAMETERS};
 use crate::base::text::one_line;
 use crate::nn::adapter::{ByPattern, Lora, RankAlpha, Whole};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use serde_json::Value;
 pub(super) const MAX_BYTES: u64 = 1 << 20;
 /// Modules that PEFT saves in full for a model with labels; the model has one of the two names.
 const HEADS: [&str; 2] = ["score", "classifier"];
-const READ: [&str; 19] = [
+const READ: [&str; 20] = [
     "alpha_pattern",
     "base_model_name_or_path",
     "bias",
@@ -29,6 +29,7 @@ const READ: [&str; 19] = [
     "r",
     "rank_pattern",
     "target_modules",
+    PARAMETERS,
     "task_type",
     "use_dora",
     "use_rslora",
@@ -55,6 +56,8 @@ pub(super) struct Description {
     /// Without targets and without per-module sizes.
     pub lora: Lora,
     pub targets: Targets,
+    /// target_parameters: names, or the ends of names.
+    pub parameters: Vec<String>,
     /// Embeddings saved in full; they are the head's table as well if the base ties the two.
     pub keeps_tied: bool,
     ranks: ByPattern<usize>,
@@ -106,6 +109,7 @@ impl Description {
                 ..Lora::default()
             },
             targets: Targets::of(config)?,
+            parameters: parameters(&config[PARAMETERS])?,
             ranks: by_pattern(config, "rank_pattern", whole)?,
             alphas: by_pattern(config, "alpha_pattern", positive)?,
         })
@@ -176,6 +180,18 @@ fn saved(value: &Value) -> Result<Vec<Whole>, String> {
     Ok(saved)
 }
 
+fn parameters(value: &Value) -> Result<Vec<String>, String> {
+    let list = match value {
+        Value::Null => return Ok(Vec::new()),
+        list => list.as_array(),
+    };
+    let names = list.and_then(|list| {
+        let names = list.iter().map(|name| name.as_str().map(String::from));
+        names.collect()
+    });
+    names.ok_or_else(|| format!("{PARAMETERS} must be a list of names"))
+}
+
 fn flag(config: &Value, key: &str) -> Result<bool, String> {
     match &config[key] {
         Value::Null => Ok(false),
@@ -212,7 +228,7 @@ mod tests {
             ("lora_bias", json!(true)),
             ("layer_replication", json!([[0, 2], [1, 3]])),
             ("megatron_config", json!({"tensor_model_parallel_size": 2})),
-            ("target_parameters", json!(["mlp.experts.gate_up_proj"])),
+            ("target_parameters", json!("mlp.experts.gate_up_proj")),
             ("trainable_token_indices", json!([1, 2])),
             ("trainable_token_indices", json!({"embed_tokens": [1]})),
             ("alora_invocation_tokens", json!([5, 6])),

@@ -28,7 +28,9 @@ impl Peft {
     /// `rank 8, alpha 16`, or the ranges if they differ.
     pub fn sizes(&self) -> String {
         let modules = self.modules();
-        let sizes = modules.iter().map(|m| self.description.size_of(m));
+        let parameters = self.parameters();
+        let modules = modules.iter().chain(parameters.values());
+        let sizes = modules.map(|m| self.description.size_of(m));
         let (mut ranks, mut alphas): (Vec<usize>, Vec<f64>) =
             sizes.map(|size| (size.rank, size.alpha)).unzip();
         ranks.sort_unstable();
@@ -50,10 +52,11 @@ impl Peft {
         }
     }
 
-    /// The adapted matrices, by their names in the base.
+    /// The adapted matrices, by their names in the base; without those of experts.
     pub fn modules(&self) -> BTreeSet<String> {
         let names = self.file.names().filter_map(|name| name.strip_suffix(A));
-        names.map(|name| plain(name).to_string()).collect()
+        let modules = names.map(plain).filter(|module| !self.is_stack(module));
+        modules.map(String::from).collect()
     }
 
     /// The distinct last parts of those names after joining: `q_proj`.
@@ -62,7 +65,12 @@ impl Peft {
         let own = modules.iter().filter(|module| !joins.has(module));
         let all = own.chain(joins.all().iter().map(|join| &join.name));
         let ends = all.filter_map(|name| name.rsplit('.').next());
-        ends.map(String::from).collect()
+        let parameters = self.parameters().into_values();
+        let parameters = parameters.filter_map(|name| {
+            let end = name.rsplit('.').next()?;
+            Some(format!("experts.{end}"))
+        });
+        ends.map(String::from).chain(parameters).collect()
     }
 
     /// Parameters of the base that it contains in full: `model.embed_tokens`.
@@ -88,8 +96,8 @@ impl Peft {
     /// # Errors
     /// The first mismatch.
     pub fn check(&self) -> Result<(), HfError> {
-        let modules = self.modules();
-        if modules.is_empty() {
+        let (modules, parameters) = (self.modules(), self.parameters());
+        if modules.is_empty() && parameters.is_empty() {
             return Err(self.wrong(format!("{ADAPTER_WEIGHTS} has no factor of LoRA")));
         }
         for name in sorted(self) {
@@ -99,14 +107,20 @@ impl Peft {
             if part == MAGNITUDE {
                 continue;
             }
-            self.size_of(name)?;
+            let is_stack = self.is_stack(plain(module));
+            if !is_stack {
+                self.size_of(name)?;
+            }
             let other = format!("{module}{}", if part == A { B } else { A });
             self.must_have(name, &other)?;
             let lengths = [
                 format!("{module}{MAGNITUDE}"),
                 format!("{module}{MAGNITUDE}.weight"),
             ];
-            if self.description.lora.dora && !lengths.iter().any(|name| self.file.contains(name)) {
+            if self.description.lora.dora
+                && !is_stack
+                && !lengths.iter().any(|name| self.file.contains(name))
+            {
                 let what = format!("use_dora is set, but {} is missing", one_line(&lengths[0]));
                 return Err(self.wrong(what));
             }
@@ -119,6 +133,21 @@ impl Peft {
         let targets = &self.description.targets;
         if let Some(module) = modules.iter().find(|module| !targets.finds(module)) {
             return Err(self.untargeted(module));
+        }
+        let parameters = self.parameters();
+        if let Some(parameter) = parameters.values().find(|name| !self.names_parameter(name)) {
+            return Err(self.wrong(format!(
+                "target_parameters does not name {}, which the file has factors of",
+                one_line(parameter)
+            )));
+        }
+        let has_end = |end: &&String| parameters.values().any(|name| name.ends_with(&***end));
+        let mut idle = self.description.parameters.iter();
+        if let Some(target) = idle.find(|end| !has_end(end)) {
+            return Err(self.wrong(format!(
+                "target_parameters names {}, and the file has no factors of it",
+                one_line(target)
+            )));
         }
         let names: Vec<&str> = modules.iter().map(String::as_str).collect();
         match targets.idle(&names) {

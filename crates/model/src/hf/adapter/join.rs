@@ -277,6 +277,13 @@ impl Peft {
                 (module, size)
             })
             .collect();
+        let parameters = self.parameters().into_values();
+        let of_parameters: Sizes = parameters
+            .map(|name| {
+                let size = self.description.size_of(&name);
+                (name, size)
+            })
+            .collect();
         sizes.extend(
             joins
                 .joins
@@ -288,8 +295,9 @@ impl Peft {
             rank: lora.rank,
             alpha: lora.alpha,
         };
-        let (ranks, alphas) = names::patterns(&sizes, common);
         let targets = names::targets(&sizes, joins.theirs.iter().map(String::as_str));
+        sizes.extend(of_parameters);
+        let (ranks, alphas) = names::patterns(&sizes, common);
         config["target_modules"] = targets.into_iter().collect();
         config["rank_pattern"] = ranks;
         config["alpha_pattern"] = alphas;

@@ -4,14 +4,13 @@ use super::super::safetensors::TensorFile;
 use super::super::{HfError, read_config};
 use super::description::{Description, MAX_BYTES};
 use super::factors::{Change, Factors};
+use super::stacked::Stack;
 use super::{A, ADAPTER_CONFIG, ADAPTER_WEIGHTS, B, FINGERPRINT, MAGNITUDE, PREFIX, SCORE, joined};
 use crate::base::files::read_small;
 use crate::base::text::{one_line, shown};
 use crate::kernels::low_rank;
 use crate::nn::adapter::{Adapter, Lora, RankAlpha, Target, Targets, Whole};
-use crate::nn::{
-    AdapterConfig, Model, ModelConfig, ParamInfo, Role, Table, module_name, param_infos,
-};
+use crate::nn::{AdapterConfig, Model, ModelConfig, ParamInfo, Role, Table, module_name};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,8 +73,21 @@ impl AdapterError {
 #[derive(Default)]
 pub(super) struct Changes {
     pub products: Vec<Change>,
+    /// Of all experts of a block.
+    pub stacks: Vec<Stack>,
     /// Parameters that it contains in full.
     pub whole: Vec<(ParamInfo, Vec<f32>)>,
+}
+
+impl Changes {
+    /// All low-rank terms, one for each matrix, by their places in the weights.
+    pub fn by_matrix(&mut self) -> &[Change] {
+        let stacks = std::mem::take(&mut self.stacks);
+        self.products
+            .extend(stacks.iter().flat_map(Stack::by_matrix));
+        self.products.sort_by_key(|change| change.offset);
+        &self.products
+    }
 }
 
 impl Peft {
@@ -228,6 +240,7 @@ impl Peft {
             _ => None,
         };
         let mut found = Changes::default();
+        let parameters = self.parameters();
         for name in self.file.names() {
             let said = name.strip_prefix(PREFIX).unwrap_or(name);
             let module: &str = &in_text_model(said);
@@ -239,6 +252,11 @@ impl Peft {
                         self.wrong(format!("use_dora is false, but {} exists", one_line(name)))
                     );
                 }
+            } else if let Some(parameter) = said.strip_suffix(A).and_then(|of| parameters.get(of)) {
+                let parameter = in_text_model(parameter);
+                found
+                    .stacks
+                    .push(self.stack((name, &*parameter), config, infos)?);
             } else if let Some(module) = module.strip_suffix(A) {
                 let said = said.strip_suffix(A).unwrap_or(said);
                 if !self.description.targets.finds(said) {
@@ -277,6 +295,7 @@ impl Peft {
         self.head_stays_tied(infos, &found.whole)?;
         // Files have no fixed tensor order.
         found.products.sort_by_key(|change| change.offset);
+        found.stacks.sort_by(|a, b| a.module.cmp(&b.module));
         let twice = found
             .products
             .windows(2)
@@ -455,7 +474,7 @@ impl Peft {
         infos: &[ParamInfo],
         weight: f64,
     ) -> Result<(), HfError> {
-        let changes = self.changes(model.config(), infos)?;
+        let mut changes = self.changes(model.config(), infos)?;
         if weight != 1.0 && (self.description.lora.dora || !changes.whole.is_empty()) {
             let what = "magnitudes (DoRA) and replaced modules cannot be scaled: remove its weight";
             return Err(self.wrong(what.into()));
@@ -464,7 +483,7 @@ impl Peft {
             for (info, values) in &changes.whole {
                 weights[info.offset..][..values.len()].copy_from_slice(values);
             }
-            for change in &changes.products {
+            for change in changes.by_matrix() {
                 let ((rows, cols), factors) = (change.shape, &change.factors);
                 let scale = (weight * self.scale_of(factors.size)) as f32;
                 let weights = &mut weights[change.offset..change.offset + rows * cols];
@@ -486,24 +505,24 @@ impl Peft {
         changes: &Changes,
         model: &ModelConfig,
     ) -> Result<AdapterConfig, HfError> {
-        let infos = param_infos(model, model.vocab_size.unwrap_or(1));
         let products = changes.products.iter();
-        let names: BTreeSet<String> = products.map(|change| change.module.clone()).collect();
-        let adapts = |lora: &Lora| -> BTreeSet<String> {
-            let adapted = infos.iter().filter(|i| i.shape.len() == 2);
-            adapted
-                .filter(|i| lora.adapts(i.role, i.module()))
-                .map(|i| i.module().to_string())
-                .collect()
-        };
+        let products = products.map(|change| (&change.module, change.factors.size));
+        let stacks = changes.stacks.iter();
+        let stacks = stacks.map(|stack| (&stack.module, stack.factors.size));
+        let all: BTreeMap<String, RankAlpha> = products
+            .chain(stacks)
+            .map(|(module, size)| (module.clone(), size))
+            .collect();
+        let names: BTreeSet<String> = all.keys().cloned().collect();
+        let adapts =
+            |lora: &Lora| -> BTreeSet<String> { lora.modules_of(model).into_iter().collect() };
         // A tied head trains with the embeddings.
         let lora = &self.description.lora;
         let common = RankAlpha {
             rank: lora.rank,
             alpha: lora.alpha,
         };
-        let products = changes.products.iter();
-        let sizes = products.map(|change| (change.module.clone(), change.factors.size));
+        let sizes = all.into_iter();
         let modules: BTreeMap<String, RankAlpha> =
             sizes.filter(|(_, size)| *size != common).collect();
         let whole = lora.modules_to_save.iter().copied();
@@ -517,8 +536,8 @@ impl Peft {
             modules: modules.clone(),
             ..lora.clone()
         };
-        use Target::{Down, Gate, Key, Output, Query, Up, Value};
-        let each = [Query, Key, Value, Output, Gate, Up, Down];
+        use Target::{Down, Experts, Gate, Key, Output, Query, Up, Value};
+        let each = [Query, Key, Value, Output, Gate, Up, Down, Experts];
         let has = |target: &Target| {
             let one = adapts(&of(Targets::Custom, &[*target], Vec::new()));
             !one.is_disjoint(&names)
@@ -526,6 +545,7 @@ impl Peft {
         let listed: Vec<Target> = each.into_iter().filter(has).collect();
         let words = [
             Targets::All,
+            Targets::AllAndExperts,
             Targets::Minimal,
             Targets::AttentionOnly,
             Targets::FfnOnly,
@@ -548,7 +568,7 @@ impl Peft {
         match choices.find(|lora| adapts(lora) == names && lora.faults(model).is_empty()) {
             Some(lora) => Ok(AdapterConfig::Lora(lora)),
             None => Err(self.wrong(
-                "it is on matrices that cannot have adapters here (a head, experts): merge it instead".into(),
+                "it is on matrices that cannot have adapters here (a head, a single expert): merge it instead".into(),
             )),
         }
     }
@@ -612,9 +632,10 @@ pub(super) fn in_text_model(module: &str) -> Cow<'_, str> {
 /// Writes factors and magnitudes to their positions in a model with matching adapters.
 fn fill(changes: &Changes, model: &mut Model) -> Result<(), HfError> {
     let products = changes.products.iter();
-    let by_module: BTreeMap<&str, &Factors> = products
-        .map(|change| (change.module.as_str(), &change.factors))
-        .collect();
+    let products = products.map(|change| (change.module.as_str(), &change.factors));
+    let stacks = changes.stacks.iter();
+    let stacks = stacks.map(|stack| (stack.module.as_str(), &stack.factors));
+    let by_module: BTreeMap<&str, &Factors> = products.chain(stacks).collect();
     let params = model.params_mut();
     let (infos, held) = (params.adapters().to_vec(), params.first_held());
     params.write_held(|weights| {

@@ -54,6 +54,10 @@ fn factors(parts: &[(Peft, f64)], model: &Model) -> Result<Factors, HfError> {
         let changes = peft.changes(model.config(), model.params().base())?;
         // Says whether each can stand beside the weights.
         peft.config_for(&changes, model.config())?;
+        if !changes.stacks.is_empty() {
+            let what = "it is on experts, and such adapters cannot be summed with others here: merge them one after the other";
+            return Err(peft.wrong(what.into()));
+        }
         if let Some((info, _)) = changes.whole.first() {
             return Err(peft.wrong(format!(
                 "it replaces {}, which cannot be summed with other adapters",

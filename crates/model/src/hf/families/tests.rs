@@ -168,7 +168,7 @@ fn a_model_is_written_in_the_tensors_that_it_was_read_from() {
         let outgoing = Outgoing::new(&model, Naming::Family, Dtype::F32, u64::MAX);
         let dir = tempfile::tempdir().unwrap();
         let mut out = std::fs::File::create(dir.path().join(&outgoing.files()[0])).unwrap();
-        outgoing.write(0, &mut out).unwrap();
+        outgoing.write(0, &model, &mut out).unwrap();
         let (theirs, ours) = (
             Weights::open(&folder).unwrap(),
             Weights::open(dir.path()).unwrap(),
@@ -215,7 +215,7 @@ fn a_starcoder2_without_biases_has_them_in_its_norms_which_are_zero_where_ours_h
         std::fs::write(dir.path().join(CONFIG), value.to_string()).unwrap();
         let outgoing = Outgoing::new(&model, Naming::Family, Dtype::F32, u64::MAX);
         let mut out = std::fs::File::create(dir.path().join(&outgoing.files()[0])).unwrap();
-        outgoing.write(0, &mut out).unwrap();
+        outgoing.write(0, &model, &mut out).unwrap();
         let file = Weights::open(dir.path()).unwrap();
         let names: Vec<&str> = file.names().collect();
         let biases = names.iter().filter(|name| name.ends_with(".bias"));

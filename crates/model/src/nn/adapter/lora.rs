@@ -32,7 +32,8 @@ pub struct Config {
     /// Which linear layers of a block have an adapter. All of them perform best for their size (Schulman et al. 2025, "LoRA
     /// without regret").
     pub targets: Targets,
-    /// The layers of `targets: custom`; `output` is attention's projection out.
+    /// The layers of `targets: custom`; `output` is attention's projection out, `experts` are the matrices of all experts (PEFT's
+    /// target_parameters).
     pub custom: Vec<Target>,
     /// The modules of `targets: pattern`, by name or the end of a name, `*` for anything: `q_proj`, `layers.3.*`.
     pub patterns: Vec<String>,
@@ -83,9 +84,11 @@ pub struct RankAlpha {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Targets {
-    /// Every linear layer of a block.
+    /// Every linear layer of a block, experts excepted.
     #[default]
     All,
+    /// The same and the experts of every block, each of which has factors of its own.
+    AllAndExperts,
     /// Queries and values.
     Minimal,
     /// Queries, keys, values, the gate and the projection out.
@@ -125,6 +128,8 @@ pub enum Target {
     Gate,
     Up,
     Down,
+    // The matrices of all experts: gate and up as one, and down (PEFT's target_parameters).
+    Experts,
 }
 
 impl Default for Config {
@@ -151,19 +156,22 @@ impl Config {
     /// The kinds of layers that have an adapter.
     pub fn chosen(&self) -> &[Target] {
         use Target::{AttentionGate, Down, Gate, Key, MixerIn, MixerOut, Output, Query, Up, Value};
+        const ALL: [Target; 11] = [
+            Query,
+            Key,
+            Value,
+            AttentionGate,
+            Output,
+            MixerIn,
+            MixerOut,
+            Gate,
+            Up,
+            Down,
+            Target::Experts,
+        ];
         match self.targets {
-            Targets::All => &[
-                Query,
-                Key,
-                Value,
-                AttentionGate,
-                Output,
-                MixerIn,
-                MixerOut,
-                Gate,
-                Up,
-                Down,
-            ],
+            Targets::All => &ALL[..10],
+            Targets::AllAndExperts => &ALL,
             Targets::Minimal => &[Query, Value],
             Targets::AttentionOnly => &[Query, Key, Value, AttentionGate, Output],
             Targets::FfnOnly => &[Gate, Up, Down],
@@ -197,7 +205,17 @@ impl Config {
             // Biases have the role of their matrix.
             info.shape.len() == 2 && info.expert.is_none() && self.adapts(info.role, info.module())
         });
-        adapted.map(|info| info.module().to_string()).collect()
+        let linears = adapted.map(|info| info.module().to_string());
+        linears.chain(self.stacks_of(model)).collect()
+    }
+
+    /// The same of the matrices of experts, of which all of a block are one: see [`ExpertMatrix`].
+    pub(super) fn stacks_of(&self, model: &ModelConfig) -> Vec<String> {
+        let blocks = (0..model.n_layer).filter(|layer| model.experts(*layer).is_some());
+        let names = blocks.flat_map(|layer| {
+            [ExpertMatrix::Wide, ExpertMatrix::Out].map(|matrix| matrix.name(model, layer))
+        });
+        names.filter(|name| self.adapts_experts(name)).collect()
     }
 
     /// The scale of the low-rank term with factors of this size.
@@ -220,6 +238,30 @@ impl Config {
 
     fn names(&self, module: &str) -> bool {
         is_named(module, &self.patterns)
+    }
+}
+
+/// The matrices of a block's experts that have adapters as one, with factors of each expert.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExpertMatrix {
+    /// Gate and up, or up alone.
+    Wide,
+    Out,
+}
+
+impl ExpertMatrix {
+    /// Its name in a block: that of the parameter in transformers 5.
+    pub fn name(self, model: &ModelConfig, layer: usize) -> String {
+        let stem = match Naming::of(model) {
+            Naming::Gpt2 => "transformer.h",
+            Naming::Llama => "model.layers",
+        };
+        let end = match self {
+            ExpertMatrix::Wide if model.mlp.gated() => "gate_up_proj",
+            ExpertMatrix::Wide => "up_proj",
+            ExpertMatrix::Out => "down_proj",
+        };
+        format!("{stem}.{layer}.mlp.experts.{end}")
     }
 }
 
@@ -278,6 +320,18 @@ impl Adapter for Config {
         match self.targets {
             Targets::Pattern => self.names(name),
             _ => self.chosen().contains(&target),
+        }
+    }
+
+    fn adapts_experts(&self, name: &str) -> bool {
+        // A pattern for a whole block is for its linear layers.
+        let of_experts = |pattern: &&String| pattern.contains("experts");
+        match self.targets {
+            Targets::Pattern => {
+                let patterns: Vec<&String> = self.patterns.iter().filter(of_experts).collect();
+                is_named(name, &patterns)
+            }
+            _ => self.chosen().contains(&Target::Experts),
         }
     }
 
@@ -363,10 +417,31 @@ impl Adapter for Config {
         );
         let ffn = [Target::Gate, Target::Up, Target::Down];
         want(
-            model.has_common_mlp() || !ffn.iter().any(|t| chosen.contains(t)),
+            model.has_common_mlp()
+                || chosen.contains(&Target::Experts)
+                || !ffn.iter().any(|t| chosen.contains(t)),
             &["targets", "custom"],
-            "experts take no adapters, and every block has experts without a shared one",
-            "targets: attention_only",
+            "every block has experts without a shared one, and experts are no linear layers",
+            "targets: all_and_experts, or attention_only",
+        );
+        let has_experts = chosen.contains(&Target::Experts) || !self.stacks_of(model).is_empty();
+        want(
+            !has_experts || model.moe.is_some(),
+            &["targets", "custom"],
+            "this model has no experts",
+            "targets: all",
+        );
+        want(
+            !has_experts || self.dropout == 0.0,
+            &["dropout"],
+            "adapters of experts have no dropout, in PEFT neither",
+            "adapter.lora.dropout=0",
+        );
+        want(
+            !has_experts || !self.dora,
+            &["dora"],
+            "adapters of experts have no magnitudes (DoRA), in PEFT neither",
+            "dora: false; or targets: all, which leaves experts out",
         );
         let gate = is_custom && !model.mlp.gated() && chosen.contains(&Target::Gate);
         want(
@@ -509,6 +584,34 @@ mod tests {
             ..llama()
         };
         assert!(what(lora(Targets::All, &[]), &experts).contains("experts"));
+        let with = |change: fn(&mut Config)| {
+            let mut lora = lora(Targets::AllAndExperts, &[]);
+            lora.dropout = 0.0;
+            change(&mut lora);
+            lora
+        };
+        assert_eq!(what(with(|_| {}), &experts), "");
+        assert!(what(with(|_| {}), &llama()).contains("no experts"));
+        assert!(what(with(|lora| lora.dropout = 0.1), &experts).contains("dropout"));
+        assert!(what(with(|lora| lora.dora = true), &experts).contains("DoRA"));
+        let named = |pattern: &str| Config {
+            targets: Targets::Pattern,
+            patterns: vec![pattern.into()],
+            dropout: 0.0,
+            ..Config::default()
+        };
+        let one = named("experts.down_proj").modules_of(&experts);
+        assert_eq!(one.len(), experts.n_layer);
+        assert!(
+            one[0].ends_with("layers.0.mlp.experts.down_proj"),
+            "{one:?}"
+        );
+        // As before there were any.
+        let block = named("layers.0.*").modules_of(&experts);
+        assert!(
+            block.iter().all(|name| !name.contains("experts")),
+            "{block:?}"
+        );
         assert_eq!(what(lora(Targets::AttentionOnly, &[]), &experts), "");
     }
 }

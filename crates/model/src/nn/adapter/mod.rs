@@ -5,7 +5,7 @@ mod lora;
 mod patterns;
 
 pub(in crate::nn) use lora::is_named;
-pub use lora::{Config as Lora, RankAlpha, Target, Targets, Whole};
+pub use lora::{Config as Lora, ExpertMatrix, RankAlpha, Target, Targets, Whole};
 pub use patterns::ByPattern;
 pub(crate) use patterns::{MAX_COMPILED, differs_in_python};
 
@@ -23,6 +23,8 @@ pub trait Adapter {
     fn dropout(&self) -> f64;
     /// Whether the matrix of this role and name (without `.weight`) has an adapter.
     fn adapts(&self, role: Role, name: &str) -> bool;
+    /// Whether the matrices of a block's experts of this name have adapters: see [`ExpertMatrix`].
+    fn adapts_experts(&self, name: &str) -> bool;
     /// Whether a parameter of this role trains in full next to the adapters.
     fn trains_whole(&self, role: Role) -> bool;
     /// Whether each output feature has its own magnitude.
@@ -36,4 +38,12 @@ pub trait Adapter {
 crate::base::registry! {
     /// Trainable low-rank factors on a frozen model.
     pub enum AdapterConfig: dyn Adapter { lora: Lora }
+}
+
+impl AdapterConfig {
+    /// Whether it is on experts of this model.
+    pub fn has_experts(&self, model: &ModelConfig) -> bool {
+        let AdapterConfig::Lora(lora) = self;
+        !lora.stacks_of(model).is_empty()
+    }
 }

@@ -5,11 +5,19 @@ use super::{Node, Output, Pass, Plan};
 use crate::kernels::experts::{self, Balance, Counted, Order, Router, Scoring, Tally};
 use crate::kernels::matmul::{Accumulation, ComputeDtype, Plus};
 use crate::kernels::numbers::{Values, ValuesMut};
-use crate::kernels::{activation, linear};
+use crate::kernels::skinny::{self, View};
+use crate::kernels::{activation, linear, low_rank};
 use crate::nn::MoeConfig;
-use crate::nn::layout::{ExpertSpans, LinearSpans};
+use crate::nn::layout::{ExpertFactors, ExpertSpans, LinearSpans, Span};
 use crate::nn::profile::Part;
 use crate::nn::tape::{Buffer, Slot, Track};
+
+/// One of the layers of a block's experts: how many there are, the layer of each, and their adapters.
+type Layer<'a> = (
+    usize,
+    &'a dyn Fn(usize) -> LinearSpans,
+    Option<ExpertFactors>,
+);
 
 /// State of a forward over experts for its backward.
 #[derive(Debug, Clone, Copy)]
@@ -110,14 +118,16 @@ impl Pass {
         let wide = self.arena.slot(sizes.places * sizes.wide);
         let mut values = self.arena.take(wide);
         let part = |e: usize| spans.expert(e).wide;
-        self.expert_matmuls(plan, (spans.count, &part), &gathered, &mut values);
+        let of: Layer = (spans.count, &part, spans.low[0]);
+        self.expert_matmuls(plan, of, sizes.places, (&gathered, &mut values));
         self.arena.free(gathered);
         self.arena.put(wide, values);
         let active = self.expert_activation(plan, wide, sizes);
         let outs = self.arena.slot(sizes.places * sizes.d);
         let (mut values, active_values) = (self.arena.take(outs), self.arena.take(active));
         let part = |e: usize| spans.expert(e).out;
-        self.expert_matmuls(plan, (spans.count, &part), &active_values, &mut values);
+        let of: Layer = (spans.count, &part, spans.low[1]);
+        self.expert_matmuls(plan, of, sizes.places, (&active_values, &mut values));
         self.arena.put(active, active_values);
         self.arena.put(outs, values);
         let y = self.combine(router, routing, outs, residual, (sizes, output));
@@ -175,14 +185,16 @@ impl Pass {
         routing
     }
 
-    /// Each expert's matmul with its own rows; `part` selects one of its matrices.
+    /// Each expert's matmul with its own rows; `part` selects one of its matrices. Adapters add their terms.
     fn expert_matmuls(
         &mut self,
         plan: &Plan,
-        (count, part): (usize, &dyn Fn(usize) -> LinearSpans),
-        x: &[f32],
-        y: &mut [f32],
+        (count, part, low): Layer<'_>,
+        places: usize,
+        (x, y): (&[f32], &mut [f32]),
     ) {
+        let low = low.filter(|_| plan.adapters);
+        let mut z = low.map(|low| self.arena.buffer(places * low.rank()));
         let order = &self.experts.order;
         self.kernels.run(Part::LinearForward, || {
             for e in (0..count).filter(|e| !order.of(*e).is_empty()) {
@@ -199,8 +211,19 @@ impl Pass {
                     },
                     ValuesMut::F32(&mut y[of.start * sizes.d_out..of.end * sizes.d_out]),
                 );
+                if let Some((low, z)) = low.zip(z.as_mut()) {
+                    let x = &x[of.start * sizes.d_in..of.end * sizes.d_in];
+                    let y = &mut y[of.start * sizes.d_out..of.end * sizes.d_out];
+                    let z = &mut z[of.start * low.rank()..of.end * low.rank()];
+                    low_rank_of(plan, low.a(e), x, z);
+                    let columns = columns(&low, sizes);
+                    low_rank::forward(plan.arithmetic, columns, z, plan.dense(low.b(e)), y);
+                }
             }
         });
+        if let Some(z) = z {
+            self.arena.free(z);
+        }
     }
 
     fn expert_activation(&mut self, plan: &Plan, wide: Slot, sizes: Sizes) -> Slot {
@@ -286,7 +309,14 @@ impl Pass {
         let mut dactive = self.arena.buffer(active.len());
         let part = |e: usize| node.spans.expert(e).out;
         let count = node.spans.count;
-        self.expert_matmuls_backward(plan, (count, &part), douts, (&active, &mut dactive), grads);
+        let of: Layer = (count, &part, node.spans.low[1]);
+        self.expert_matmuls_backward(
+            plan,
+            (of, sizes.places),
+            douts,
+            (&active, &mut dactive),
+            grads,
+        );
         self.arena.free(active);
         let mut wide = self.arena.take(node.wide);
         let kind = plan.config.mlp.activation();
@@ -313,24 +343,36 @@ impl Pass {
         });
         let part = |e: usize| node.spans.expert(e).wide;
         let count = node.spans.count;
-        self.expert_matmuls_backward(plan, (count, &part), dwide, (&gathered, dgathered), grads);
+        let of: Layer = (count, &part, node.spans.low[0]);
+        self.expert_matmuls_backward(
+            plan,
+            (of, sizes.places),
+            dwide,
+            (&gathered, dgathered),
+            grads,
+        );
         self.arena.free(gathered);
     }
 
     fn expert_matmuls_backward(
         &mut self,
         plan: &Plan,
-        (count, part): (usize, &dyn Fn(usize) -> LinearSpans),
+        ((count, part, low), places): (Layer<'_>, usize),
         dy: &[f32],
         (x, dx): (&[f32], &mut [f32]),
         grads: &mut [f32],
     ) {
+        let low = low.filter(|_| plan.adapters);
+        let mut factors = low.map(|low| {
+            let z = self.arena.buffer(places * low.rank());
+            (low, z, self.arena.buffer(places * low.rank()))
+        });
         let (order, into) = (&self.experts.order, self.into);
         self.kernels.run(Part::LinearBackward, || {
             for e in 0..count {
                 let (of, spans) = (order.of(e), part(e));
                 if of.is_empty() {
-                    leave_unused(&spans, into, grads);
+                    leave_unused((&spans, low.map(|low| [low.a(e), low.b(e)])), into, grads);
                     continue;
                 }
                 let sizes = expert_sizes(&spans, of.len());
@@ -343,10 +385,29 @@ impl Pass {
                 if let Some(range) = spans.bias.and_then(|span| span.grads()) {
                     linear::backward_bias(dy, &mut grads[range], into);
                 }
-                let (weight, dx) = (plan.matrix(spans.weight), ValuesMut::F32(&mut dx[ins]));
-                linear::backward_input(plan.arithmetic, sizes, dy, weight, dx, Plus::default());
+                let (weight, to) = (
+                    plan.matrix(spans.weight),
+                    ValuesMut::F32(&mut dx[ins.clone()]),
+                );
+                linear::backward_input(plan.arithmetic, sizes, dy, weight, to, Plus::default());
+                if let Some((low, z, dz)) = &mut factors {
+                    let own = of.start * low.rank()..of.end * low.rank();
+                    let (z, dz) = (&mut z[own.clone()], &mut dz[own]);
+                    let x = &x[ins.clone()];
+                    low_rank_of(plan, low.a(e), x, z);
+                    let (columns, b) = (columns(low, sizes), low.b(e));
+                    low_rank::backward_input(plan.arithmetic, columns, dy, plan.dense(b), dz);
+                    if let Some(range) = b.grads() {
+                        let db = &mut grads[range];
+                        low_rank::backward_weight(plan.arithmetic, columns, (dy, z), db, into);
+                    }
+                    low_rank_backward(plan, low.a(e), (x, &mut dx[ins]), dz, (&mut *grads, into));
+                }
             }
         });
+        for buffer in factors.into_iter().flat_map(|(_, z, dz)| [z, dz]) {
+            self.arena.free(buffer);
+        }
     }
 
     /// Backward through the router, with the balancing losses, into `dx` (rows, D).
@@ -438,11 +499,88 @@ fn expert_sizes(spans: &LinearSpans, rows: usize) -> linear::Sizes {
     }
 }
 
-/// Experts without tokens have a zero gradient.
-fn leave_unused(spans: &LinearSpans, into: Accumulation, grads: &mut [f32]) {
+/// The columns of an expert's adapter: all of its output.
+fn columns(low: &ExpertFactors, sizes: linear::Sizes) -> low_rank::Part {
+    low_rank::Part {
+        z: View::whole(sizes.rows, low.rank()),
+        y: View::whole(sizes.rows, sizes.d_out),
+        scale: low.scale,
+    }
+}
+
+fn low_sizes(a: Span, x: &[f32]) -> linear::Sizes {
+    linear::Sizes {
+        rows: x.len() / a.cols.max(1),
+        d_in: a.cols,
+        d_out: a.rows,
+    }
+}
+
+/// `z` = `x` Aᵀ.
+fn low_rank_of(plan: &Plan, a: Span, x: &[f32], z: &mut [f32]) {
+    let sizes = low_sizes(a, x);
+    if skinny::is_profitable(a.rows) {
+        let (x_view, z_view) = (
+            View::whole(sizes.rows, a.cols),
+            View::whole(sizes.rows, a.rows),
+        );
+        skinny::project(
+            (Values::F32(x), x_view),
+            None,
+            plan.dense(a),
+            1.0,
+            (z, z_view),
+        );
+    } else {
+        let (x, z) = (Values::F32(x), ValuesMut::F32(z));
+        linear::forward(
+            plan.arithmetic,
+            sizes,
+            x,
+            plan.matrix(a),
+            Plus::default(),
+            z,
+        );
+    }
+}
+
+/// The gradient with respect to A, and `dx` += `dz` A.
+fn low_rank_backward(
+    plan: &Plan,
+    a: Span,
+    (x, dx): (&[f32], &mut [f32]),
+    dz: &[f32],
+    (grads, into): (&mut [f32], Accumulation),
+) {
+    let sizes = low_sizes(a, x);
+    if let Some(range) = a.grads() {
+        let da = &mut grads[range];
+        if skinny::is_profitable(a.rows) {
+            let (x_view, z_view) = (
+                View::whole(sizes.rows, a.cols),
+                View::whole(sizes.rows, a.rows),
+            );
+            skinny::factor_gradient((dz, z_view), (Values::F32(x), x_view), None, 1.0, da, into);
+        } else {
+            let (dz, x) = (Values::F32(dz), Values::F32(x));
+            linear::backward_weight(plan.arithmetic, sizes, dz, x, da, into);
+        }
+    }
+    let (dz, dx) = (Values::F32(dz), ValuesMut::F32(dx));
+    let add = Accumulation::Add.into();
+    linear::backward_input(plan.arithmetic, sizes, dz, plan.matrix(a), dx, add);
+}
+
+/// Experts without tokens have a zero gradient, and so have their adapters.
+fn leave_unused(
+    (spans, low): (&LinearSpans, Option<[Span; 2]>),
+    into: Accumulation,
+    grads: &mut [f32],
+) {
     if into == Accumulation::Overwrite {
-        let parts = [Some(spans.weight), spans.bias];
-        for range in parts.into_iter().flatten().filter_map(|span| span.grads()) {
+        let parts = [Some(spans.weight), spans.bias].into_iter().flatten();
+        let parts = parts.chain(low.into_iter().flatten());
+        for range in parts.filter_map(|span| span.grads()) {
             grads[range].fill(0.0);
         }
     }

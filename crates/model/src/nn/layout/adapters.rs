@@ -1,8 +1,9 @@
 //! Positions of adapter factors: after the base model, those of layers with the same input adjacent.
 
 use super::build::Builder;
-use super::{BlockSpans, LinearSpans, Span};
+use super::{BlockSpans, LinearSpans, MlpSpans, Span};
 use crate::kernels::low_rank;
+use crate::nn::adapter::ExpertMatrix;
 use crate::nn::params::Init;
 use crate::nn::role::{AdapterRole, Role};
 
@@ -63,6 +64,41 @@ impl AdapterSpans {
     }
 }
 
+/// The adapters of all experts of a block on one of their layers: of expert e, y += scale · B (A x).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ExpertFactors {
+    /// One below the other, (n_expert · rank, in).
+    pub all_a: Span,
+    /// (n_expert · out, rank).
+    pub all_b: Span,
+    count: usize,
+    pub scale: f32,
+}
+
+impl ExpertFactors {
+    pub fn rank(&self) -> usize {
+        self.all_b.cols
+    }
+
+    /// A of expert `e`.
+    pub fn a(&self, e: usize) -> Span {
+        self.of(self.all_a, e)
+    }
+
+    /// B of expert `e`.
+    pub fn b(&self, e: usize) -> Span {
+        self.of(self.all_b, e)
+    }
+
+    fn of(&self, all: Span, e: usize) -> Span {
+        let one = Span {
+            rows: all.rows / self.count.max(1),
+            ..all
+        };
+        one.offset_by(e * one.len())
+    }
+}
+
 /// A matrix of a linear layer that has an adapter.
 struct Matrix {
     name: String,
@@ -89,8 +125,47 @@ impl Builder<'_> {
                     adapters.push(adapter);
                 }
             }
+            if let MlpSpans::Many(experts) = &mut block.mlp {
+                let one = experts.expert(0);
+                let layers = [(ExpertMatrix::Wide, one.wide), (ExpertMatrix::Out, one.out)];
+                experts.low = layers.map(|(matrix, linear)| {
+                    self.factors(matrix.name(self.config, layer), linear, experts.count)
+                });
+            }
         }
         adapters
+    }
+
+    /// The adapters of `count` experts on a layer of which `linear` is the first.
+    fn factors(
+        &mut self,
+        name: String,
+        linear: LinearSpans,
+        count: usize,
+    ) -> Option<ExpertFactors> {
+        let config = self.adapter_config()?;
+        if !config.adapts_experts(&name) {
+            return None;
+        }
+        let (rank, Span { rows, cols, .. }) = (config.rank(&name), linear.weight);
+        let bound = 1.0 / (cols as f64).sqrt();
+        let shape = vec![count * rank, cols];
+        let (a, b) = (Role::Adapter(AdapterRole::A), Role::Adapter(AdapterRole::B));
+        let all_a = self.push(
+            format!("{name}.lora_A.weight"),
+            a,
+            shape,
+            Init::Uniform(bound),
+        );
+        let shape = vec![count * rows, rank];
+        let all_b = self.push(format!("{name}.lora_B.weight"), b, shape, Init::Zeros);
+        self.rate_of_last(config.b_lr_ratio());
+        Some(ExpertFactors {
+            all_a,
+            all_b,
+            count,
+            scale: config.scale(&name) as f32,
+        })
     }
 
     fn adapter(&mut self, linear: &LinearSpans, lane: u32) -> Option<AdapterSpans> {

@@ -202,6 +202,7 @@ impl<'a> Builder<'a> {
             first: experts[0],
             count: moe.n_expert,
             shared,
+            low: [None; 2],
         })
     }
 

@@ -14,7 +14,7 @@ mod mixing;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use adapters::AdapterSpans;
+pub(crate) use adapters::{AdapterSpans, ExpertFactors};
 
 /// The naming scheme of parameters. The memory layout of linear layers is (out, in) in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -343,6 +343,8 @@ pub(crate) struct ExpertSpans {
     first: FeedForwardSpans,
     pub count: usize,
     pub shared: Option<SharedSpans>,
+    /// The adapters of all experts: of the first layer, and of the second.
+    pub low: [Option<ExpertFactors>; 2],
 }
 
 /// A shared expert.
@@ -369,7 +371,7 @@ impl LinearSpans {
         self.weight.len() + self.bias.map_or(0, |span| span.len())
     }
 
-    /// The same layer, `elements` further on. Only for experts, which have no adapters.
+    /// The same layer, `elements` further on. Only for experts, whose adapters are [`ExpertFactors`].
     fn offset_by(&self, elements: usize) -> LinearSpans {
         LinearSpans {
             weight: self.weight.offset_by(elements),
@@ -447,6 +449,9 @@ impl Layout {
                         idle.extend(part.bias);
                     }
                 }
+                for low in experts.low.iter().flatten() {
+                    idle.extend((moe.top_k..experts.count).flat_map(|e| [low.a(e), low.b(e)]));
+                }
             }
         }
         idle
@@ -493,6 +498,8 @@ impl Layout {
                 for mlp in (0..experts.count).map(|e| experts.expert(e)) {
                     linears.extend([mlp.wide, mlp.out]);
                 }
+                let low = experts.low.iter().flatten();
+                spans.extend(low.flat_map(|low| [low.all_a, low.all_b]));
             }
             if let Some(mlp) = block.mlp.for_all() {
                 linears.extend([mlp.wide, mlp.out]);

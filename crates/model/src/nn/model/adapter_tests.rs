@@ -580,3 +580,101 @@ fn a_trunk_is_copied_to_a_shorter_context() {
     let mut longer = model(&gpt2(), Backend::Fused);
     assert!(longer.copy_trunk(&shorter).is_err());
 }
+
+fn on_experts(rank: usize) -> AdapterConfig {
+    let AdapterConfig::Lora(plain) = lora(Targets::AllAndExperts, 0.0);
+    AdapterConfig::Lora(Lora { rank, ..plain })
+}
+
+#[test]
+fn adapters_of_experts_have_exact_gradients_on_both_backends() {
+    let texts = texts(18);
+    let cases = options()
+        .into_iter()
+        .filter(|(_, config)| config.moe.is_some());
+    let mut seen = 0;
+    for (name, config) in cases {
+        // Ranks of narrow and of packed matmuls.
+        for (rank, backend) in [
+            (3, Backend::Fused),
+            (12, Backend::Fused),
+            (3, Backend::Composite),
+        ] {
+            let mut model = adapted(&config, &on_experts(rank), backend);
+            let of_experts = |info: &&ParamInfo| info.name.contains(".experts.");
+            let n = model.params().adapters().iter().filter(of_experts).count();
+            assert_eq!(n, 4 * config.expert_blocks(), "{name}");
+            let exact = oracle::exact(&model, &batch(&texts), &texts.dlogp, &texts.dentropy);
+            let exact = exact.unwrap();
+            let (logp, grads) = step(&mut model, &texts);
+            let what = |part: &str| format!("{part} of {name}, rank {rank} on {backend:?}");
+            compare(&what("logp"), &logp, &exact.logp, 1e-3);
+            let largest = exact.grads.iter().fold(0.0_f64, |max, x| max.max(x.abs()));
+            compare(&what("gradients"), &grads, &exact.grads, 0.3 * largest);
+            // A second micro-step adds to the first.
+            let again = |model: &mut Model| {
+                model.forward(&batch(&texts)).unwrap();
+                let (dlogp, dentropy) = (upstream(&texts.dlogp), upstream(&texts.dentropy));
+                model.backward(&dlogp, Some(&dentropy)).unwrap();
+                model.params().read_grads(<[f32]>::to_vec).unwrap()
+            };
+            let twice: Vec<f64> = exact.grads.iter().map(|x| 2.0 * x).collect();
+            compare(&what("both"), &again(&mut model), &twice, 0.6 * largest);
+        }
+        seen += 1;
+    }
+    assert!(seen > 8, "{seen}");
+}
+
+#[test]
+fn adapters_of_experts_start_without_effect_and_are_turned_off() {
+    let texts = texts(18);
+    let config = with(json!({"moe": {"n_expert": 4}}));
+    for backend in [Backend::Fused, Backend::Composite] {
+        let mut plain = model(&config, backend);
+        let base = bits(&score(&mut plain, &texts));
+        plain.adapt(&on_experts(3)).unwrap();
+        plain.init_adapters(3).unwrap();
+        assert_eq!(bits(&score(&mut plain, &texts)), base);
+        let mut model = adapted(&config, &on_experts(3), backend);
+        assert_ne!(bits(&score(&mut model, &texts)), base);
+        model.set_adapters(false);
+        assert_eq!(bits(&score(&mut model, &texts)), base);
+    }
+}
+
+#[test]
+fn recomputed_blocks_with_adapters_of_experts_use_the_predicted_memory() {
+    let config = with(json!({"n_layer": 4, "moe": {"n_expert": 4, "shared_d_ff": 16}}));
+    let (texts, adapter) = (texts(18), on_experts(5));
+    let run = |policy: ActivationCheckpointing| {
+        let mut model = adapted(&config, &adapter, Backend::Fused);
+        model.set_checkpointing(policy);
+        let batch = batch(&texts);
+        let mut all = Vec::new();
+        for _ in 0..2 {
+            model.forward(&batch).unwrap();
+            model.backward(&upstream(&texts.dlogp), None).unwrap();
+            model.score(&batch).unwrap();
+            all.push(model.footprints());
+        }
+        let shape = config.shape(VOCAB);
+        let of = footprint::Subject {
+            config: &config,
+            shape: &shape,
+            trained: TrainableSet::with(Some(&adapter)),
+            is_packed: false,
+            arithmetic: ComputeDtype::F32,
+        };
+        let predicted = (
+            footprint::training(of, (2, 9), policy),
+            footprint::evaluation(of, (2, 9)),
+        );
+        assert_eq!(all, [predicted; 2], "{policy:?}");
+        model.params().read_grads(<[f32]>::to_vec).unwrap()
+    };
+    let kept = run(ActivationCheckpointing::None {});
+    for policy in policies() {
+        assert_eq!(bits(&run(policy)), bits(&kept), "{policy:?}");
+    }
+}

@@ -33,6 +33,7 @@ mod vocabulary;
 pub use accumulate::{DistilledGradient, TokenValues, Upstream};
 pub use experts::ExpertLoad;
 pub use teacher::{Divergence, Teacher, TeacherScores, TeacherValues};
+pub use vocabulary::grown;
 
 use super::checkpointing::ActivationCheckpointing;
 use super::composite::{Graph, Leaves};

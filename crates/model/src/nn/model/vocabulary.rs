@@ -98,6 +98,18 @@ impl Model {
     }
 }
 
+/// The values of a table with the rows that `info` has: further ones are as [`Model::begin_rows`] sets them. Of other parameters the values.
+pub fn grown(mut values: Vec<f32>, info: &ParamInfo) -> Vec<f32> {
+    let cols = info.shape.last().copied().unwrap_or(1).max(1);
+    if values.len() < info.len {
+        let mean = mean_row(&values, cols);
+        while values.len() < info.len {
+            values.extend_from_slice(&mean);
+        }
+    }
+    values
+}
+
 /// The mean of rows, added up in f64 and in order.
 fn mean_row(rows: &[f32], cols: usize) -> Vec<f32> {
     let mut sums = vec![0.0f64; cols];

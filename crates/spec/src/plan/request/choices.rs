@@ -60,7 +60,9 @@ impl Lora {
                 Targets::Minimal => LoraTargets::Minimal,
                 Targets::AttentionOnly => LoraTargets::Attention,
                 Targets::FfnOnly => LoraTargets::Ffn,
-                Targets::All | Targets::Custom | Targets::Pattern => LoraTargets::All,
+                Targets::All | Targets::AllAndExperts | Targets::Custom | Targets::Pattern => {
+                    LoraTargets::All
+                }
             },
         }
     }

@@ -192,6 +192,7 @@ const ROWS: &[Row] = &[
     row("lora_target_modules", To::Targets),
     row("lora_target_linear", To::AllLinear),
     row("lora_modules_to_save", To::Whole),
+    row("lora_target_parameters", To::Parameters),
     row("lora_model_dir", To::NoEqual(FOREIGN_ADAPTER)),
     row(
         "lora_fan_in_fan_out",

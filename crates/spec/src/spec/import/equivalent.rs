@@ -49,6 +49,7 @@ pub(in crate::spec) fn of(key: &str) -> Option<String> {
         To::Targets => TARGETS.into(),
         To::AllLinear => "-s adapter.lora.targets=all".into(),
         To::Whole => here("adapter.lora.modules_to_save"),
+        To::Parameters => "-s adapter.lora.targets=all_and_experts, or experts in adapter.lora.custom".into(),
         To::HeldOut => "it is called data.val_fraction here for a share, and data.val_rows for a number of rows".into(),
         To::ScheduleSettings => here("schedule"),
         To::Floor => here("schedule.*.min_lr"),

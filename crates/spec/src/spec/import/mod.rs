@@ -129,6 +129,8 @@ struct Reader {
     frozen: Option<freeze::Frozen>,
     /// The file lists the modules with adapters.
     names_targets: bool,
+    /// The file lists the parameters of experts as having adapters.
+    of_experts: bool,
     /// The file gives a polynomial's power.
     says_power: bool,
     /// The file says how several datasets become one.
@@ -170,6 +172,9 @@ impl Reader {
             base: known.model.clone(),
             frozen: dialect.tool().frozen(map, known.model.as_deref()),
             names_targets: defaults::has_key(map, "lora_target_modules"),
+            of_experts: map
+                .get("lora_target_parameters")
+                .is_some_and(targets::are_of_experts),
             says_power: false,
             says_mix: defaults::has_key(map, "mix_strategy"),
             all_linear: map.get("lora_target_linear") == Some(&Value::Bool(true)),
@@ -261,6 +266,7 @@ impl Reader {
             To::Targets => self.targets(theirs, value),
             To::AllLinear => self.all_linear_layers(theirs, value),
             To::Whole => self.whole_modules(theirs, value),
+            To::Parameters => self.parameters(theirs, value),
             To::HeldOut => self.held_out(theirs, value),
             To::ScheduleSettings => self.schedule_settings(theirs, value),
             To::Floor => self.floor_of_rate(theirs, value),

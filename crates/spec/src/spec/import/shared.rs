@@ -45,7 +45,7 @@ pub(super) const EIGHT_BITS: &str =
 
 pub(super) const BASE: &str =
     "a local folder, or a hub id downloaded with `llmtui model pull`; it defines the model";
-pub(super) const TARGETS: &str = "adapter.lora.targets takes all, minimal, attention_only or ffn_only, a list in custom, or names in patterns";
+pub(super) const TARGETS: &str = "adapter.lora.targets takes all, all_and_experts, minimal, attention_only or ffn_only, a list in custom, or names in patterns";
 /// Weights are quantized before a run, not by it.
 pub(super) const QUANTIZED: &str = "llmtui quantize makes a GGUF file; with train.from=FILE.gguf its weights stay quantized under the adapters";
 /// What a base is under `qlora`, as long as train.from names no GGUF file.

@@ -59,6 +59,8 @@ pub(super) enum To {
     AllLinear,
     /// Modules that train whole beside adapters.
     Whole,
+    /// Parameters with adapters, those of experts.
+    Parameters,
     /// The share of rows held out.
     HeldOut,
     /// Settings of the schedule.
@@ -114,7 +116,7 @@ impl Row {
             To::Key(path) | To::Flag(path, _) | To::NearlyOff(path, ..) => {
                 path.starts_with("adapter.lora.")
             }
-            To::Targets | To::AllLinear | To::Whole => true,
+            To::Targets | To::AllLinear | To::Whole | To::Parameters => true,
             _ => false,
         }
     }

@@ -42,6 +42,9 @@ const SETS: &[(&str, &[&str])] = &[
     ("ffn_only", &["gate", "up", "down"]),
 ];
 
+/// The parameters of a block's experts.
+const EXPERTS: [&str; 2] = ["experts.gate_up_proj", "experts.down_proj"];
+
 /// Tables, and ours.
 const TABLES: &[(&str, &str)] = &[
     ("embed_tokens", "embeddings"),
@@ -149,7 +152,7 @@ enum Targets {
 /// Our words for kinds of layers, in the order of a block.
 fn words() -> Vec<String> {
     let all = Lora {
-        targets: Sets::All,
+        targets: Sets::AllAndExperts,
         ..Lora::default()
     };
     all.chosen()
@@ -227,12 +230,81 @@ pub(in crate::spec) fn meant(path: &str, value: &Value) -> Option<String> {
     })
 }
 
+/// Whether a list has the parameters of experts, both of them.
+pub(super) fn are_of_experts(value: &Value) -> bool {
+    let names = names(value);
+    let is = |end: &str| names.iter().any(|name| ends_with(name, end));
+    names.len() == 2 && EXPERTS.iter().all(|end| is(end))
+}
+
+fn ends_with(name: &str, end: &str) -> bool {
+    let rest = name.strip_suffix(end);
+    rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
 impl Reader {
+    /// The parameters of experts, beside modules that another key lists.
+    pub(super) fn parameters(&mut self, theirs: String, value: &Value) {
+        if names(value).is_empty() {
+            return self.line(
+                KeyOutcome::Needless,
+                theirs,
+                "",
+                "no parameter has adapters",
+            );
+        }
+        if !are_of_experts(value) {
+            let words = "experts have adapters as a whole, gate_up_proj and down_proj: adapter.lora.targets=all_and_experts";
+            return self.line(KeyOutcome::NoEqual, theirs, "", words);
+        }
+        if self.names_targets || self.all_linear {
+            let words = "with the other modules";
+            return self.line(
+                KeyOutcome::Mapped,
+                theirs,
+                &format!("{PATH}: experts"),
+                words,
+            );
+        }
+        self.listed_targets(theirs, ("custom", "custom"), r#"["experts"]"#);
+    }
+
+    /// Every linear layer, and experts where the file has them.
+    fn all(&self) -> &'static str {
+        match self.of_experts {
+            true => "all_and_experts",
+            false => "all",
+        }
+    }
+
+    /// The same layers, and experts where the file has them.
+    fn with_experts(&self, found: Targets) -> Targets {
+        if !self.of_experts {
+            return found;
+        }
+        match found {
+            Targets::Set(word) => {
+                let set = SETS.iter().rev().find(|(of, _)| *of == word);
+                let layers = set.map_or(&[][..], |(_, layers)| layers);
+                let layers = layers.iter().chain(&["experts"]);
+                Targets::Custom(layers.map(ToString::to_string).collect())
+            }
+            Targets::Custom(mut layers) => {
+                layers.push("experts".into());
+                Targets::Custom(layers)
+            }
+            Targets::Patterns(mut patterns) => {
+                patterns.extend(EXPERTS.map(String::from));
+                Targets::Patterns(patterns)
+            }
+        }
+    }
+
     /// Modules with adapters.
     pub(super) fn targets(&mut self, theirs: String, value: &Value) {
         let names = names(value);
         if names.iter().any(|name| is_all(name)) {
-            return self.set(theirs, PATH, "all", "");
+            return self.set(theirs, PATH, self.all(), "");
         }
         let plain = |name: &String| {
             name.chars()
@@ -245,7 +317,7 @@ impl Reader {
             return self.add_to_all_linear(theirs, &names);
         }
         let base = Base::of(self.base.as_deref(), &names);
-        match targets(&names, base) {
+        match self.with_experts(targets(&names, base)) {
             Targets::Set(word) => self.set(theirs, PATH, word, ""),
             Targets::Custom(layers) => {
                 self.listed_targets(theirs, ("custom", "custom"), &json!(layers).to_string());
@@ -285,7 +357,7 @@ impl Reader {
             Value::Bool(false) if self.names_targets => {
                 self.line(KeyOutcome::Needless, theirs, "", "the modules are listed");
             }
-            Value::Bool(true) => self.set(theirs, PATH, "all", ""),
+            Value::Bool(true) => self.set(theirs, PATH, self.all(), ""),
             _ => self.line(KeyOutcome::NoEqual, theirs, "", TARGETS),
         }
     }
@@ -305,7 +377,7 @@ impl Reader {
                 others.join(", ")
             ),
         };
-        self.set(theirs, PATH, "all", &words);
+        self.set(theirs, PATH, self.all(), &words);
     }
 }
 

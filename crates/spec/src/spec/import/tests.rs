@@ -273,6 +273,48 @@ fn switches_that_are_off_are_off_here_too() {
 }
 
 #[test]
+fn parameters_of_experts_have_adapters_beside_the_modules_that_are_listed() {
+    let both = "lora_target_parameters: [mlp.experts.gate_up_proj, mlp.experts.down_proj]";
+    let imported = |lines: &str| {
+        let text = format!("base_model: m\nadapter: lora\nlora_r: 8\n{lines}\n");
+        import("x", &text, None).unwrap()
+    };
+    for (lines, targets, custom) in [
+        (both.to_string(), "custom", vec!["experts"]),
+        (
+            format!("lora_target_linear: true\n{both}"),
+            "all_and_experts",
+            Vec::new(),
+        ),
+        (
+            format!("{both}\nlora_target_modules: [q_proj, v_proj]"),
+            "custom",
+            vec!["query", "value", "experts"],
+        ),
+        (
+            format!("lora_target_modules: [k_proj, o_proj]\n{both}"),
+            "custom",
+            vec!["key", "output", "experts"],
+        ),
+    ] {
+        let found = imported(&lines);
+        let line = outcome(&found, "lora_target_parameters");
+        assert_eq!(line.outcome, KeyOutcome::Mapped, "{lines}: {}", line.words);
+        assert_eq!(
+            found.draft.value("adapter.lora.targets"),
+            targets,
+            "{lines}"
+        );
+        let list = found.draft.value("adapter.lora.custom");
+        assert_eq!(list, serde_json::json!(custom), "{lines}");
+    }
+    let one = imported("lora_target_parameters: [mlp.experts.down_proj]");
+    let line = outcome(&one, "lora_target_parameters");
+    assert_eq!(line.outcome, KeyOutcome::NoEqual);
+    assert!(line.words.contains("all_and_experts"), "{}", line.words);
+}
+
+#[test]
 fn axolotl_and_trl_are_told_by_their_keys_and_methods_that_are_missing_are_named() {
     let imported = import("ax", AXOLOTL, None).unwrap();
     assert_eq!(imported.dialect, tool("axolotl"));

@@ -435,6 +435,7 @@ const ROWS: &[Row] = &[
     row("lora_r", To::Key("adapter.lora.rank")),
     row("lora_target_modules", To::Targets),
     row("lora_modules_to_save", To::Whole),
+    row("lora_target_parameters", To::Parameters),
     row("load_in_4bit", To::NoEqual(QUANTIZED)),
     row("load_in_8bit", To::NoEqual(QUANTIZED)),
     row("bnb_4bit_quant_type", To::NoEqual(QUANTIZED)),

@@ -1,28 +1,33 @@
 //! The part of a card that says what the model is, and how it is loaded.
 
 use super::super::adapter_source::AdapterSource;
-use super::super::{NO_PADDING, Source};
+use super::super::{NO_PADDING, Source, Subject};
 use super::{plain, table};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::hf::{self, Dtype, Naming, Outgoing};
-use crate::nn::{HeadKind, Model, ModelConfig};
+use crate::nn::{HeadKind, ModelConfig, param_infos};
 
 /// The class of transformers that opens a model; `None` where there is none.
-pub(super) fn class_of(model: &Model) -> Option<&'static str> {
-    let config = model.config();
+pub(super) fn class_of(config: &ModelConfig) -> Option<&'static str> {
     hf::family_of(config).map(|family| family.class_of(config))
 }
 
 /// A model folder: what it is, and how it is loaded.
-pub(super) fn model(source: &Source, dtype: &str) -> String {
-    let class = class_of(&source.model);
+pub(super) fn model(source: &Subject, dtype: &str) -> String {
+    let class = class_of(&source.config);
     let naming = match class {
         Some(_) => Naming::Family,
         None => Naming::Own,
     };
     // As the files have them: some classes store biases of zero that are none of this model's.
-    let n = Outgoing::new(&source.model, naming, Dtype::default(), u64::MAX).n_values();
+    let without_values = ModelConfig {
+        value_head: false,
+        ..source.config.clone()
+    };
+    let infos = param_infos(&without_values, source.vocab_size);
+    let of = (&source.config, &infos[..]);
+    let n = Outgoing::of(of, naming, Dtype::default(), u64::MAX).n_values();
     let named = class.map_or_else(
         || "none of transformers: only llmtui loads it".into(),
         String::from,
@@ -54,12 +59,12 @@ pub(super) fn gguf(source: &Source, file: Option<&str>, dtype: &str) -> String {
 }
 
 fn facts<const N: usize>(
-    source: &Source,
+    source: &Subject,
     first: [(&str, String); N],
     n_params: u64,
     dtype: &str,
 ) -> String {
-    let shape = source.model.shape();
+    let shape = source.config.shape(source.vocab_size);
     let heads = format!(
         "{}, {}, {} ({})",
         shape.n_layer, shape.d_model, shape.n_head, shape.n_kv_head
@@ -82,7 +87,7 @@ fn facts<const N: usize>(
 }
 
 /// What is merged in the weights; nothing of weights that were not.
-fn merged(source: &Source) -> String {
+fn merged(source: &Subject) -> String {
     let Some(merge) = &source.merge else {
         return match source.from.adapter() {
             Some(_) => "The trained adapter is merged into these weights.\n\n".into(),
@@ -109,9 +114,9 @@ fn merged(source: &Source) -> String {
     }
 }
 
-fn answers(source: &Source) -> &'static str {
+fn answers(source: &Subject) -> &'static str {
     match source.from.has_chat_template() {
-        _ if source.model.config().is_reward_model() => {
+        _ if source.config.is_reward_model() => {
             "It is a reward model: its single logit scores a text, read at the last non-padding token."
         }
         true => "It has a chat template.",
@@ -119,21 +124,21 @@ fn answers(source: &Source) -> &'static str {
     }
 }
 
-fn with_transformers(source: &Source) -> String {
-    let opener = kind(source.model.config()).1;
+fn with_transformers(source: &Subject) -> String {
+    let opener = kind(&source.config).1;
     format!(
         "```python\nfrom transformers import {opener}, AutoTokenizer\n\n\
          model = {opener}.from_pretrained(\"FOLDER\")\n\
          tokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n{}```\n",
-        match source.model.config().is_reward_model() {
+        match source.config.is_reward_model() {
             true => scoring(source.ids.pad),
             false => String::new(),
         }
     )
 }
 
-fn with_llmtui(source: &Source) -> String {
-    let command = match source.model.config().is_reward_model() {
+fn with_llmtui(source: &Subject) -> String {
+    let command = match source.config.is_reward_model() {
         true => "llmtui score FOLDER answers.jsonl",
         false => "llmtui chat FOLDER",
     };

@@ -303,7 +303,7 @@ fn biases_for_the_choice_are_written_exactly_in_every_dtype() {
         std::fs::write(dir.path().join(CONFIG), json).unwrap();
         let whole = Outgoing::new(&model, Naming::Family, dtype, u64::MAX);
         let mut out = std::fs::File::create(dir.path().join(WEIGHTS)).unwrap();
-        whole.write(0, &mut out).unwrap();
+        whole.write(0, &model, &mut out).unwrap();
         assert_eq!(bits(&load(dir.path()).unwrap()), bits(&model), "{dtype:?}");
         // The index counts their bytes as the files have them.
         let n_biases: usize = biases.iter().map(|info| info.len).sum();
