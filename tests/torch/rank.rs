@@ -48,7 +48,7 @@ impl Fake {
             updates: 0,
             vocab_size: 0,
         };
-        let protocol = if play == "old protocol" { 99 } else { 2 };
+        let protocol = if play == "old protocol" { 99 } else { 3 };
         fake.say(json!({"type": "hello", "protocol": protocol, "rank": rank, "world": world, "pid": std::process::id()}), Vec::new());
         fake.say(
             json!({"type": "ready", "torch": "2.15.0", "gpus": 0}),

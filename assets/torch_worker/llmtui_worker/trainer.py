@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from .adamw8bit import AdamW8bit
 from .attention import Packed
 from .decoder import Decoder
+from .distill import Beside
 from .graphs import Graphs, rows_for
 from .meeting import Meeting
 from .texts import Texts
@@ -70,6 +71,8 @@ class Rank:
         # The decoder, wrapped in DDP or sharded.
         self.model: Any
         self.reference: Decoder | None = None
+        # What a distillation learns from.
+        self.teacher: Decoder | None = None
         self.optimizer: torch.optim.AdamW | AdamW8bit
         self.trained: list[tuple[dict[str, Any], nn.Parameter]] = []
         # With 8-bit moments, whose blocks end with each tensor of the engine: these tensors, in the order of the flat buffers, and those
@@ -109,7 +112,7 @@ class Rank:
         answer = {} if why is None else {"not_compiled": why}
         self.shape = ask["model"]
         self.sharded = ask["shard"] == "fsdp2" and (self.world > 1 or self.offloaded)
-        self.decoder = self._decoder()
+        self.decoder = self._decoder(self.shape)
         dtype = torch.bfloat16 if self.autocast else torch.float32
         waits = any(experts.on_host(dtype, self.device) for experts in self.decoder.experts)
         self.records = self.device.type == "cuda" and not self.sharded and not waits
@@ -146,9 +149,8 @@ class Rank:
             self.optimizer.state[parameter] = state
         return answer
 
-    def _decoder(self, *, trains: bool = True) -> Decoder:
+    def _decoder(self, model: dict[str, Any], *, trains: bool = True) -> Decoder:
         """A model with zero weights, sharded over the ranks with FSDP."""
-        model = self.shape
         if not trains:
             model = model | {"params": [info | {"grad": None} for info in model["params"]]}
         # The shards of a block have one dtype.
@@ -166,6 +168,7 @@ class Rank:
                 fully_shard(block, offload_policy=policy)
             fully_shard(decoder, offload_policy=policy)
             register_fsdp_forward_method(decoder, "read")
+            register_fsdp_forward_method(decoder, "teach")
             new = dict(decoder.named_parameters())
             decoder.table.made = {name: new[module] for name, module in modules.items()}
         return decoder
@@ -180,14 +183,16 @@ class Rank:
             found.append((info, parameter))
         return found
 
-    def _places(self, buffer: str) -> list[tuple[dict[str, Any], nn.Parameter, tuple[int, slice] | None]]:
+    def _places(self, buffer: str, decoder: Decoder | None = None) -> list[tuple[dict[str, Any], nn.Parameter, tuple[int, slice] | None]]:
         """The engine's tensors in the order of a flat buffer (`offset` or `grad`), each with its parameter, or that of which it is a part."""
-        table = self.decoder.table
+        table = (decoder or self.decoder).table
         infos = [info for info in table.infos.values() if info[buffer] is not None]
         return [(info, *table.place(info["name"])) for info in sorted(infos, key=lambda info: info[buffer])]
 
     def _parts(self, part: str) -> list[tuple[list[int], Tensor, tuple[int, slice] | None]]:
         """The tensors of a flat buffer in its order: the shape of each, and the tensor that it is, or that it is this part of."""
+        if part == "teacher":
+            return [(info["shape"], p.detach(), of) for info, p, of in self._places("offset", self.teacher)]
         state: Any = self.optimizer.state if isinstance(self.optimizer, torch.optim.AdamW) else {}
         of_weights = part in ("weights", "trained")
         places = self._places("offset" if part == "weights" else "grad")
@@ -198,17 +203,19 @@ class Rank:
         """Receives a flat buffer from the engine: rank 0 reads it and broadcasts it. The count of updates comes with the moments; weights
         alone, as those of a reference that moves, leave it."""
         rest, part = bytearray(), ask["part"]
+        of_weights = part in ("weights", "teacher")
         if isinstance(self.optimizer, AdamW8bit):
-            if part != "weights":
+            if not of_weights:
                 self.optimizer.steps = ask["steps"]
                 parameters = self.in_order
                 count = self.optimizer.part_len(part, parameters)
                 self.optimizer.set_part(part, self._receive(rest, part, torch.Size([count])).cpu(), parameters)
                 return {}
-        elif part != "weights":
+        elif not of_weights:
             for state in self.optimizer.state.values():
                 state["step"].fill_(ask["steps"])
-        self._as_shards(self.decoder)
+        decoder = self.teacher if part == "teacher" and self.teacher is not None else self.decoder
+        self._as_shards(decoder)
         for shape, tensor, of in self._parts(part):
             whole = self._receive(rest, part, torch.Size(shape))
             if of is not None:
@@ -223,7 +230,7 @@ class Rank:
                 tensor.to_local().copy_(local.to_local())
             else:
                 tensor.copy_(whole)
-        self.decoder.changed()
+        decoder.changed()
         return {}
 
     def _as_shards(self, decoder: Decoder) -> None:
@@ -295,7 +302,7 @@ class Rank:
         """Keeps a frozen copy of the current weights. One that is there takes them in place: a second one may not fit beside it, and would
         be compiled anew."""
         if self.reference is None:
-            self.reference = self._decoder(trains=False).eval()
+            self.reference = self._decoder(self.shape, trains=False).eval()
         self._as_shards(self.reference)
         self._as_shards(self.decoder)
         with torch.no_grad():
@@ -306,6 +313,24 @@ class Rank:
                     to.copy_(own)
         self.reference.changed()
         return {}
+
+    def teacher_here(self, ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
+        """A frozen model beside the student, with zero weights: `load` fills it."""
+        self.teacher = self._decoder(ask["model"], trains=False).eval()
+        return {}
+
+    def _beside(self, of: dict[str, Any] | None, inputs: Tensor, first: Tensor | None, packed: Packed | None, d: Tensor | None) -> Beside | None:
+        """The teacher's side of a pass, if it learns from one; `d` are the coefficients of divergences."""
+        if of is None:
+            return None
+        if self.teacher is None:
+            raise ValueError("there is no teacher")
+        with torch.no_grad():
+            found = self.teacher.teach(inputs, first, packed, of["beta"], of["temperature"])
+        # With FSDP the head is gathered until the student has read it.
+        weight: Any = found.weight
+        weight = weight.full_tensor() if isinstance(weight, DTensor) else weight.detach()
+        return found._replace(weight=weight, weights=None if d is None else d.reshape(-1), ce=of["ce"])
 
     def read(self, ask: dict[str, Any], payload: bytearray) -> dict[str, Any]:
         """Prefill and decode: appends pieces to texts and returns the logits after each; the engine samples."""
@@ -358,7 +383,8 @@ class Rank:
         eager: contextlib.AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
         return eager
 
-    def _batch(self, ask: dict[str, Any], payload: bytearray) -> tuple[list[Tensor | None], Packed | None, Tensor | None]:
+    def _batch(self, ask: dict[str, Any], payload: bytearray) -> tuple[list[Tensor | None], Packed | None, list[Tensor]]:
+        """Ids, the same as cumulative lengths if rows are packed, and the coefficients of values, (rows, T) each."""
         rows, length = ask["rows"], ask["seq_len"]
         count = rows * length
         fields = torch.frombuffer(payload, dtype=torch.int32)
@@ -373,13 +399,15 @@ class Rank:
         if not ask["first"]:
             tensors.append(None)
         rest = fields[len(ids) * count :]
-        c = rest.view(torch.float32).view(rows, length).to(self.device) if ask["linear"] else None
-        return tensors, packed, c
+        return tensors, packed, list(rest.view(torch.float32).view(-1, rows, length).to(self.device))
 
     def forward(self, ask: dict[str, Any], payload: bytearray) -> dict[str, Any]:
         """Values of this rank's rows; for a loss that is linear in log-probabilities also its gradient."""
         # Copying a batch to a GPU waits for everything before it; the values arrive once the pass is done.
-        (inputs, targets, first), packed, c = self._batch(ask, payload)
+        (inputs, targets, first), packed, given = self._batch(ask, payload)
+        assert inputs is not None
+        c, d = (given[at] if len(given) > at else None for at in range(2))
+        of = ask.get("distill")
         began = time.monotonic()
         cast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast)
         if not ask["train"]:
@@ -389,7 +417,8 @@ class Rank:
             was = chosen.training
             chosen.eval()
             with self._compiled(not ask["varied"]), torch.no_grad(), cast:
-                logp, entropy, top1, _ = chosen(inputs, targets, first, ask["adapters"], packed, temperature=ask["temperature"])
+                beside = self._beside(of, inputs, first, packed, None)
+                found = chosen(inputs, targets, first, ask["adapters"], packed, temperature=ask["temperature"], beside=beside)
             chosen.train(was)
         else:
             self._let_go()
@@ -404,17 +433,22 @@ class Rank:
             # Dropout is a function of the run's seed, the micro-step and the rank: a resume repeats it.
             torch.manual_seed(ask["draws"] + self.rank)
             with cast:
-                logp, entropy, top1, total = self.model(inputs, targets, first, True, packed, c, ask["temperature"])
+                beside = self._beside(of, inputs, first, packed, d)
+                found = self.model(inputs, targets, first, True, packed, c, ask["temperature"], beside)
             if balance is not None:
                 balance.end(self.world)
-        found = torch.stack([x.detach().float() for x in (logp, entropy, top1)]).cpu().contiguous()
+        if self.teacher is not None and beside is not None:
+            del beside
+            self._as_shards(self.teacher)
+        logp, entropy, top1, total, *rest = found
+        values = torch.stack([x.detach().float() for x in (logp, entropy, top1, *rest)]).cpu().contiguous()
         seconds = time.monotonic() - began
         if c is not None:
             total.backward(torch.full_like(total, self.world))
             self._synced()
         elif ask["train"]:
             self.values = (logp, entropy)
-        return {"payload": raw(found), "seconds": seconds}
+        return {"payload": raw(values), "seconds": seconds}
 
     def _let_go(self) -> None:
         """Before a training step: frees the KV cache if it is a notable share of the memory. A small one stays, with its graphs."""
