@@ -11,7 +11,9 @@
     reason = "a test may fail loudly, and this one is told by the environment what to play"
 )]
 
+mod distill;
 mod experts;
+mod gpt_oss;
 mod hybrid;
 mod latent;
 mod nodes;

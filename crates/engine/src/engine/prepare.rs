@@ -132,6 +132,9 @@ pub(super) fn prepare<'a, 'p>(
     reference::attach(job, port, (&mut state.models, &data), begun_at)?;
     if let Some(loaded) = teacher::load(spec, &data)? {
         port.note(begun_at, loaded.words);
+        if let Some(remote) = &mut state.models.remote {
+            remote.set_teacher(loaded.teacher.clone());
+        }
         state.models.policy.set_teacher(Some(loaded.teacher));
     }
     let extras = Extras::read(job, &data, port, begun_at)?;

@@ -7,7 +7,6 @@ use super::scheme::UpdateState;
 use super::{Verdict, plan};
 use crate::base::human;
 use crate::hardware::GpuSummary;
-use crate::nn::mlp::MlpConfig;
 use serde::Serialize;
 
 /// GPUs that are there or were named.
@@ -111,12 +110,6 @@ fn lacks(request: &Request) -> Option<String> {
     }
     let what = if request.base != BaseFormat::Whole || request.extras.packed_bytes.is_some() {
         "quantized bases"
-    } else if (request.arch.config().moe.as_ref()).is_some_and(|moe| moe.bias) {
-        "biases of a router"
-    } else if request.arch.config().attention_sinks {
-        "attention sinks"
-    } else if matches!(request.arch.config().mlp, MlpConfig::ClampedSwiGlu(_)) {
-        "clamped SwiGLU"
     } else if !request
         .update
         .config()
@@ -360,8 +353,8 @@ mod tests {
     }
 
     #[test]
-    fn ranks_train_experts_latent_attention_and_mamba_2() {
-        for model in ["granite-4.0-h-1b", "deepseek-v2-lite"] {
+    fn ranks_train_experts_latent_attention_mamba_2_and_gpt_oss() {
+        for model in ["granite-4.0-h-1b", "deepseek-v2-lite", "gpt-oss-20b"] {
             let request = reference_request(models::find(model).unwrap());
             let choice = choose(&request, Some(&gpus(80, None, false))).unwrap();
             assert_eq!((choice.engine, choice.fits), ("torch", true), "{model}");

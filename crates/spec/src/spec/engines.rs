@@ -107,14 +107,13 @@ mod tests {
         assert_eq!(refused(&["engine=torch"]), None);
         let words = refused(&["optimizer=lion"]).unwrap();
         assert!(words.contains("adamw and adamw8bit only"), "{words}");
-        let words = refused(&["model.attention_sinks=true"]).unwrap();
-        assert!(
-            words.contains("does not support attention_sinks"),
-            "{words}"
-        );
-        let words = refused(&["model.mlp=clamped_swiglu"]).unwrap();
-        assert!(words.contains("does not support clamped_swiglu"), "{words}");
-        for model in ["model.mixer=mamba2", "model.moe.n_expert=4", "model.mla={}"] {
+        for model in [
+            "model.mixer=mamba2",
+            "model.moe={n_expert: 4, bias: true}",
+            "model.mla={}",
+            "model.attention_sinks=true",
+            "model.mlp=clamped_swiglu",
+        ] {
             assert_eq!(refused(&[model]), None, "{model}");
         }
     }

@@ -22,7 +22,6 @@ use crate::data::tokenizer::TokenizerConfig;
 use crate::hf;
 use crate::methods::ReferenceChoice;
 use crate::nn::HeadKind;
-use crate::nn::mlp::MlpConfig;
 use crate::optim::OptimizerConfig;
 use crate::workers::torch;
 
@@ -157,7 +156,6 @@ fn engine(config: &RunConfig, judge: &mut IssueCollector) {
         return;
     };
     machines(torch, judge);
-    let here = "use engine: candle";
     let word = config.method.entry().id;
     judge.want(
         config
@@ -167,24 +165,6 @@ fn engine(config: &RunConfig, judge: &mut IssueCollector) {
         &["engine", "method"],
         format!("engine: torch does not support the critic of {word} yet"),
         "use grpo or rloo, which need none, or engine: candle",
-    );
-    judge.want(
-        config.model.moe.as_ref().is_none_or(|moe| !moe.bias),
-        &["engine", "model.moe.bias"],
-        "engine: torch does not support model.moe.bias yet",
-        here,
-    );
-    judge.want(
-        !config.model.attention_sinks,
-        &["engine", "model.attention_sinks"],
-        "engine: torch does not support attention_sinks yet",
-        here,
-    );
-    judge.want(
-        !matches!(config.model.mlp, MlpConfig::ClampedSwiGlu(_)),
-        &["engine", "model.mlp"],
-        "engine: torch does not support clamped_swiglu yet",
-        here,
     );
     judge.want(
         config.train.ema_decay.is_none()
