@@ -16,6 +16,7 @@ mod experts;
 mod gpt_oss;
 mod hybrid;
 mod latent;
+mod muon;
 mod nodes;
 mod rank;
 mod real;
@@ -559,7 +560,7 @@ fn unsupported_features_of_ranks_are_reported_before_anything_starts() {
     let bench = Bench::new(&["well"]);
     for (setting, phrase) in [
         ("train.ema_decay=0.9", "does not support train.ema_decay"),
-        ("optimizer=lion", "adamw and adamw8bit only"),
+        ("optimizer=lion", "adamw, adamw8bit and muon only"),
         ("method=ppo", "does not support the critic"),
         ("engine.torch.python=nowhere", "no Python found"),
     ] {

@@ -23,6 +23,7 @@ from .decoder import Decoder
 from .distill import Beside
 from .graphs import Graphs, rows_for
 from .meeting import Meeting
+from .muon import Matrices, Muon
 from .texts import Texts
 from .wire import PIECE, Wire
 
@@ -43,6 +44,14 @@ def raw(x: Tensor) -> memoryview:
     """The bytes of a CPU tensor, without a copy."""
     numbers: Any = x.contiguous().numpy()
     return memoryview(numbers).cast("B")
+
+
+def grouped(parameters: list[tuple[dict[str, Any], nn.Parameter]]) -> list[dict[str, Any]]:
+    """Those of one weight decay and learning rate together, as optimizers take them."""
+    alike: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for info, parameter in parameters:
+        alike.setdefault((info["decay"], info["lr_scale"]), []).append(parameter)
+    return [{"params": each, "weight_decay": decay, "lr_scale": lr_scale} for (decay, lr_scale), each in alike.items()]
 
 
 def cannot_compile(device: torch.device) -> str | None:
@@ -73,7 +82,7 @@ class Rank:
         self.reference: Decoder | None = None
         # What a distillation learns from.
         self.teacher: Decoder | None = None
-        self.optimizer: torch.optim.AdamW | AdamW8bit
+        self.optimizer: torch.optim.AdamW | AdamW8bit | Muon
         self.trained: list[tuple[dict[str, Any], nn.Parameter]] = []
         # With 8-bit moments, whose blocks end with each tensor of the engine: these tensors, in the order of the flat buffers, and those
         # that are parts of a parameter.
@@ -131,10 +140,8 @@ class Rank:
         if ask["optimizer"]["kind"] == "adamw8bit":
             updated = self._by_name()
             self.in_order = [parameter for _, parameter in updated]
-        alike: dict[tuple[float, float], list[nn.Parameter]] = {}
-        for info, parameter in updated:
-            alike.setdefault((info["decay"], info["lr_scale"]), []).append(parameter)
-        groups = [{"params": each, "weight_decay": decay, "lr_scale": lr_scale} for (decay, lr_scale), each in alike.items()]
+        orthogonal = ask["optimizer"]["kind"] == "muon"
+        groups = grouped([(info, p) for info, p in updated if not (orthogonal and info["blocks"])])
         settings = ask["optimizer"]
         betas, eps = (settings["beta1"], settings["beta2"]), settings["eps"]
         if settings["kind"] == "adamw8bit":
@@ -142,12 +149,26 @@ class Rank:
             return answer
         # One kernel per group; on a CPU too, so that both take the same path.
         fused = self.device.type == "cpu" or not self.offloaded
-        self.optimizer = torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=eps, fused=fused)
-        for parameter in (p for _, p in self.trained):
+        adamw: Any = torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=eps, fused=fused) if groups else None
+        self.optimizer = adamw
+        if orthogonal:
+            self.optimizer = Muon(adamw, self._matrices(), settings, self.device, bf16=self.autocast)
+        for parameter in (p for group in groups for p in group["params"]):
             step = torch.zeros((), dtype=torch.float32, device=self.device if fused else None)
             state = {"step": step, "exp_avg": torch.zeros_like(parameter), "exp_avg_sq": torch.zeros_like(parameter)}
-            self.optimizer.state[parameter] = state
+            adamw.state[parameter] = state
         return answer
+
+    def _matrices(self) -> list[dict[str, Any]]:
+        """What Muon orthogonalizes, in groups as AdamW's."""
+        found: dict[nn.Parameter, tuple[dict[str, Any], Matrices]] = {}
+        for info, parameter, part in self._places("grad"):
+            if info["blocks"]:
+                _, matrices = found.setdefault(parameter, (info, Matrices(parameter, info["blocks"], [])))
+                if part is not None and part[1] not in matrices.rows:
+                    matrices.rows.append(part[1])
+        groups = grouped([(info, parameter) for parameter, (info, _) in found.items()])
+        return [group | {"matrices": [found[p][1] for p in group["params"]]} for group in groups]
 
     def _decoder(self, model: dict[str, Any], *, trains: bool = True) -> Decoder:
         """A model with zero weights, sharded over the ranks with FSDP."""
@@ -193,9 +214,11 @@ class Rank:
         """The tensors of a flat buffer in its order: the shape of each, and the tensor that it is, or that it is this part of."""
         if part == "teacher":
             return [(info["shape"], p.detach(), of) for info, p, of in self._places("offset", self.teacher)]
-        state: Any = self.optimizer.state if isinstance(self.optimizer, torch.optim.AdamW) else {}
+        state: Any = {} if isinstance(self.optimizer, AdamW8bit) else self.optimizer.state
         of_weights = part in ("weights", "trained")
         places = self._places("offset" if part == "weights" else "grad")
+        if part == "square" and isinstance(self.optimizer, Muon):
+            places = [place for place in places if not place[0]["blocks"]]
         tensors = {id(p): p.detach() if of_weights else state[p][ADAMW[part]] for _, p, _ in places}
         return [(info["shape"], tensors[id(p)], of) for info, p, of in places]
 
@@ -213,7 +236,9 @@ class Rank:
                 return {}
         elif not of_weights:
             for state in self.optimizer.state.values():
-                state["step"].fill_(ask["steps"])
+                # Matrices of Muon need no count.
+                if "step" in state:
+                    state["step"].fill_(ask["steps"])
         decoder = self.teacher if part == "teacher" and self.teacher is not None else self.decoder
         self._as_shards(decoder)
         for shape, tensor, of in self._parts(part):

@@ -115,7 +115,7 @@ fn lacks(request: &Request) -> Option<String> {
         .config()
         .is_some_and(|config| config.optimizer.on_torch())
     {
-        "optimizers other than adamw and adamw8bit"
+        "optimizers other than adamw, adamw8bit and muon"
     } else {
         return None;
     };
@@ -469,7 +469,7 @@ mod tests {
     fn what_ranks_cannot_do_stays_on_the_processor_with_the_reason() {
         let here = gpus(80, Some(1), true);
         for (words, phrase) in [
-            (&["optimizer=lion"][..], "adamw and adamw8bit only"),
+            (&["optimizer=lion"][..], "adamw, adamw8bit and muon only"),
             (&["train.ema_decay=0.9"], "ema_decay"),
         ] {
             let choice = choose(&spec(words), Some(&here)).unwrap();

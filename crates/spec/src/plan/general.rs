@@ -19,6 +19,9 @@ const RANK_LOGIT_BYTES: u64 = 8;
 /// What a teacher's logit beside each takes more, f32 (`distill.py`): both below their caps, log-probabilities, probabilities, the mixture's and what is
 /// summed.
 const TAUGHT: u64 = 32;
+/// Elements of experts that a rank orthogonalizes at once (`MOST` of the worker's Muon), and bytes for each.
+const MOST_ORTHOGONAL: usize = 1 << 26;
+const ORTHOGONAL: f64 = 20.0;
 /// DDP's buckets hold a second copy of the gradients, f32.
 const BUCKET_BYTES: f64 = 4.0;
 /// 16-bit copies of f32 weights that autocast keeps for a forward pass.
@@ -524,7 +527,37 @@ fn communication(request: &Request, ledger: &mut Ledger) {
             short(layer as f64)
         ));
     }
+    let (largest, words) = orthogonalized(request);
+    bytes += largest;
+    how.push_str(&words);
     ledger.add(Part::Communication, bytes, how);
+}
+
+/// What a rank has of the largest matrices that Muon orthogonalizes at once (`muon.py`): the whole direction, the step, and twice what Newton-Schulz
+/// iterations read and write.
+fn orthogonalized(request: &Request) -> (f64, String) {
+    let config = request.update.config();
+    let rule = config.filter(|_| request.extras.ranks.is_some());
+    let rule = rule.map(|config| config.optimizer);
+    let Some(rule) = rule.filter(|rule| rule.for_ranks().is_some()) else {
+        return (0.0, String::new());
+    };
+    let experts = request.arch.config().moe.as_ref();
+    let at_once = |info: &ParamInfo| match (info.expert, experts) {
+        (Some(_), Some(moe)) => info.len.max((info.len * moe.n_expert).min(MOST_ORTHOGONAL)),
+        _ => info.len,
+    };
+    let infos = request.param_infos();
+    let own = infos.iter().filter(|info| info.trains());
+    let own = own.filter(|info| rule.blocks(info).is_some());
+    let Some(largest) = own.map(at_once).max() else {
+        return (0.0, String::new());
+    };
+    let words = format!(
+        ", matrices of {} elements that are orthogonalized × {ORTHOGONAL} B",
+        short(largest as f64)
+    );
+    (ORTHOGONAL * largest as f64, words)
 }
 
 /// What FSDP2 has whole on each rank, in f32: the block in use, the one being prefetched and the gradient of one; and from the forward pass to the end

@@ -106,13 +106,14 @@ mod tests {
         assert_eq!(refused(&[]), None);
         assert_eq!(refused(&["engine=torch"]), None);
         let words = refused(&["optimizer=lion"]).unwrap();
-        assert!(words.contains("adamw and adamw8bit only"), "{words}");
+        assert!(words.contains("adamw, adamw8bit and muon only"), "{words}");
         for model in [
             "model.mixer=mamba2",
             "model.moe={n_expert: 4, bias: true}",
             "model.mla={}",
             "model.attention_sinks=true",
             "model.mlp=clamped_swiglu",
+            "optimizer=muon",
         ] {
             assert_eq!(refused(&[model]), None, "{model}");
         }

@@ -178,7 +178,7 @@ fn engine(config: &RunConfig, judge: &mut IssueCollector) {
         config.optimizer.on_torch(),
         &["engine", "optimizer"],
         format!(
-            "engine: torch supports adamw and adamw8bit only, not {}",
+            "engine: torch supports adamw, adamw8bit and muon only, not {}",
             config.optimizer.entry().id
         ),
         "optimizer: adamw, or engine: candle",

@@ -30,17 +30,28 @@ pub(super) fn build(
         ActivationCheckpointing::None {}
     );
     let rule = &spec.optimizer;
-    let optimizer = match (rule.on_torch(), rule.adam_betas(), rule.epsilon()) {
-        (true, Some((beta1, beta2)), Some(eps)) => {
+    let optimizer = match (rule.for_ranks(), rule.adam_betas(), rule.epsilon()) {
+        _ if !rule.on_torch() => Value::Null,
+        (Some(mut settings), ..) => {
+            settings.insert("kind".into(), rule.entry().id.into());
+            settings.into()
+        }
+        (None, Some((beta1, beta2)), Some(eps)) => {
             json!({"kind": rule.entry().id, "beta1": beta1, "beta2": beta2, "eps": eps.value})
         }
         _ => Value::Null,
     };
+    let mut described = described(model, &decay, &adapter, recompute);
+    if let Some(params) = described["params"].as_array_mut() {
+        for (param, info) in params.iter_mut().zip(model.params().infos()) {
+            param["blocks"] = rule.blocks(info).into();
+        }
+    }
     let passes = spec.train.max_steps * spec.train.grad_accum_steps as u64;
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     json!({
         "type": "build",
-        "model": described(model, &decay, &adapter, recompute),
+        "model": described,
         "optimizer": optimizer,
         "device": device,
         "precision": settings.format(device, spec.asked_format()),
