@@ -158,6 +158,8 @@ class Decoder(nn.Module):
         self.norm = Norm(table, norm, self.config, device) if table.has(f"{norm}.weight") else None
         self.score = table.take("score.weight", device) if table.has("score.weight") else None
         self.head = table.take("lm_head.weight", device) if table.has("lm_head.weight") else None
+        # A critic on this trunk.
+        self.value = table.take("v_head.summary.weight", device) if table.has("v_head.summary.weight") else None
         left = sorted(set(table.infos) - set(table.made) - set(table.parts))
         if left:
             raise ValueError(f"the worker has no place for {left[0]} and {len(left) - 1} others")
@@ -203,7 +205,8 @@ class Decoder(nn.Module):
 
         `first` (B, T) is the first position that a token attends to; `packed` has the same as cumulative lengths. With `c` (B, T) only that
         sum has a gradient. Log-probabilities and entropies are those of the softmax of logits / temperature. With a teacher beside it also
-        divergence, the teacher's entropy and whether both have the same top-1 token, and the sum is that of `Distilled`.
+        divergence, the teacher's entropy and whether both have the same top-1 token, and the sum is that of `Distilled`; with a value head the
+        value of each token.
         """
         rows, length = inputs.shape
         flat, goal = self._states(inputs, first, adapters, packed).flatten(0, 1), targets.reshape(-1)
@@ -211,6 +214,7 @@ class Decoder(nn.Module):
             values = F.linear(flat, self.score)[:, 0].float().view(rows, length)
             none = torch.zeros_like(values)
             return values, none, none, values.new_zeros(()) if c is None else (values * c).sum()
+        values = () if self.value is None else (self._values(flat, self.value),)
         flat, cap = self._scaled(flat, temperature), self.config["logit_softcap"]
         if cap is not None:
             cap = cap / temperature
@@ -220,12 +224,21 @@ class Decoder(nn.Module):
             if beside is None
             else Distilled.apply(flat, self._head(), goal, cap, flat_c, beside)
         )
-        return tuple(x.view(rows, length) if x.dim() else x for x in found)
+        if values and c is not None:
+            # A loss without values has a gradient of 0 for their head, not none: DDP waits for one, and weight decay goes on.
+            found = (*found[:3], found[3] + 0.0 * values[0].sum(), *found[4:])
+        return tuple(x.view(rows, length) if x.dim() else x for x in (*found, *values))
 
     def teach(self, inputs: Tensor, first: Tensor | None, packed: Packed | None, beta: float, temperature: float) -> Beside:
         """This model's side of a pass that learns from it."""
         states = self._scaled(self._states(inputs, first, True, packed).flatten(0, 1), 1.0)
         return Beside(states, self._head(), self.config["logit_softcap"], beta, temperature)
+
+    @staticmethod
+    def _values(flat: Tensor, head: Tensor) -> Tensor:
+        """In f32, whatever the matmul dtype."""
+        with torch.autocast(flat.device.type, enabled=False):
+            return F.linear(flat.float(), head)[:, 0]
 
     def _head(self) -> Tensor:
         return self.tokens if self.head is None else self.head

@@ -90,7 +90,8 @@ class Rank:
         self.views: list[tuple[nn.Parameter, tuple[int, slice], nn.Parameter]] = []
         # The rate of experts' biases; 0 without any.
         self.bias_rate = 0.0
-        self.values: tuple[Tensor, Tensor] | None = None
+        # Of the last pass whose gradient is to come: log-probabilities, entropies, and values of a value head.
+        self.values: tuple[Tensor, ...] | None = None
         self.autocast = False
         self.compiled = False
         self.sharded = False
@@ -472,7 +473,7 @@ class Rank:
             total.backward(torch.full_like(total, self.world))
             self._synced()
         elif ask["train"]:
-            self.values = (logp, entropy)
+            self.values = (logp, entropy, *(rest if self.decoder.value is not None else []))
         return {"payload": raw(values), "seconds": seconds}
 
     def _let_go(self) -> None:
@@ -496,14 +497,13 @@ class Rank:
         """Backward from gradients with respect to the values of the last forward pass."""
         if self.values is None:
             raise ValueError("there was no forward pass to go back through")
-        logp, entropy = self.values
-        self.values = None
+        values, self.values = self.values, None
         upstream = torch.frombuffer(payload, dtype=torch.float32).to(self.device) * self.world
-        parts = upstream.view(-1, *logp.shape)
-        if ask["entropy"]:
-            torch.autograd.backward([logp, entropy], [parts[0], parts[1]])
-        else:
-            torch.autograd.backward([logp], [parts[0]])
+        parts = list(upstream.view(-1, *values[0].shape))
+        of = [values[0], *([values[1]] if ask["entropy"] else []), *values[2:]]
+        # A value head that the loss does not depend on has a gradient of 0, as in `Decoder.forward`.
+        parts += [torch.zeros_like(parts[0])] * (len(of) - len(parts))
+        torch.autograd.backward(of, parts)
         self._synced()
         return {}
 

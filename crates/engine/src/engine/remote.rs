@@ -31,7 +31,7 @@ use candle_core::{Error, Result, bail};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use values::TokenRows;
+use values::{Parts, TokenRows};
 
 /// A request may take this many times the median step time (or the configured patience, if longer) before it counts as hung.
 const TIMES_USUAL: f64 = 20.0;
@@ -438,7 +438,10 @@ impl Remote {
             "model": if who == Some(ScoringWeights::Reference) { "reference" } else { "policy" }, "adapters": matches!(who, None | Some(ScoringWeights::Policy)),
             "temperature": batch.temperature,
         });
-        let n_values = if beside.is_some() { 6 } else { 3 };
+        let parts = Parts {
+            value: self.build["model"]["config"]["value_head"] == true,
+            teacher: beside.is_some(),
+        };
         if let Some(beside) = beside {
             header["distill"] = beside;
         }
@@ -469,12 +472,12 @@ impl Remote {
                 self.forward[rank] += answer.frame.header["seconds"].as_f64().unwrap_or(0.0);
             }
             let all = floats(&answer.frame.payload);
-            let all = all.filter(|all| all.len() == n_values * share * length);
+            let all = all.filter(|all| all.len() == parts.count() * share * length);
             let Some(all) = all else {
                 bail!("rank {rank} answered {} bytes", answer.frame.payload.len())
             };
             let kept = rows.saturating_sub(rank * share).min(share) * length;
-            for (part, values) in all.chunks(share * length).zip(values.parts()) {
+            for (part, values) in all.chunks(share * length).zip(values.parts(parts)) {
                 values.extend_from_slice(&part[..kept]);
             }
         }
@@ -508,17 +511,14 @@ impl Pass for Remote {
         };
         let loss = loss(values.view(), &mut upstream)?;
         let header = json!({"type": "backward", "entropy": upstream.uses_entropy});
+        let given = [
+            Some(&upstream.dlogp),
+            upstream.uses_entropy.then_some(&upstream.dentropy),
+            upstream.uses_value.then_some(&upstream.dvalue),
+        ];
         let frame = |rank: usize| {
-            let mut payload = bytes_of(&shared(&upstream.dlogp, rank, share, length, rows));
-            if upstream.uses_entropy {
-                payload.extend(bytes_of(&shared(
-                    &upstream.dentropy,
-                    rank,
-                    share,
-                    length,
-                    rows,
-                )));
-            }
+            let own = |of: &Vec<f32>| bytes_of(&shared(of, rank, share, length, rows));
+            let payload = given.into_iter().flatten().flat_map(own).collect();
             Frame::with(header.clone(), payload)
         };
         self.ask(frame, &mut |_| {})?;
