@@ -20,6 +20,7 @@ mod muon;
 mod nodes;
 mod rank;
 mod real;
+mod values;
 
 use llmtui::run::{RunState, Tail};
 use llmtui::wire::{Envelope, Event, Outcome};
@@ -561,7 +562,7 @@ fn unsupported_features_of_ranks_are_reported_before_anything_starts() {
     for (setting, phrase) in [
         ("train.ema_decay=0.9", "does not support train.ema_decay"),
         ("optimizer=lion", "adamw, adamw8bit and muon only"),
-        ("method=ppo", "does not support the critic"),
+        ("method=ppo", "does not support a separate critic"),
         ("engine.torch.python=nowhere", "no Python found"),
     ] {
         let out = bench.train(&["-s", setting]);

@@ -161,10 +161,13 @@ fn engine(config: &RunConfig, judge: &mut IssueCollector) {
         config
             .method
             .on_policy()
-            .is_none_or(|m| m.critic().is_none()),
+            .and_then(|m| m.critic())
+            .is_none_or(|m| m.shares_trunk()),
         &["engine", "method"],
-        format!("engine: torch does not support the critic of {word} yet"),
-        "use grpo or rloo, which need none, or engine: candle",
+        format!("engine: torch does not support a separate critic of {word} yet"),
+        format!(
+            "method.{word}.critic=shared (a value head on the policy's trunk), grpo or rloo, which need no critic, or engine: candle"
+        ),
     );
     judge.want(
         config.train.ema_decay.is_none()
