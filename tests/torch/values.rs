@@ -8,7 +8,8 @@ use super::real::{largest_difference, real};
 #[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
 fn a_shared_critic_gives_the_same_losses() {
     let python = format!("engine=torch engine.torch.python={}", real());
-    let rollout = "max_steps=10 train.micro_batch_size=16 eval.every=5 rollout.cold_start_steps=3 rollout.epochs=2 rollout.side_by_side=7";
+    let rollout = "max_steps=10 train.micro_batch_size=16 eval.every=5 rollout.cold_start_steps=3 rollout.epochs=2 rollout.side_by_side=7 \
+                   rewards=[{regex: {pattern: '[1-4]'}}]";
     let ids = [
         "train/loss",
         "grad_norm",
@@ -17,8 +18,8 @@ fn a_shared_critic_gives_the_same_losses() {
         "policy/entropy_avg",
     ];
     for method in [
-        "method={ppo: {critic: shared, beta: 0.02, entropy_coef: 0.01}}",
-        "method={ppo: {critic: shared, beta: 0.0}} adapter={lora: {rank: 4, targets: all, dropout: 0.0}}",
+        "method={ppo: {critic: shared, critic_warmup_steps: 0, beta: 0.02, entropy_coef: 0.01}}",
+        "method={ppo: {critic: shared, critic_warmup_steps: 0, kl_target: null, beta: 0.0}} adapter={lora: {rank: 4, targets: all, dropout: 0.0}}",
     ] {
         let here = [method, COMMON, rollout];
         let own = values(&run("ppo-demo", &here), &ids);
