@@ -1,5 +1,5 @@
-"""Distillation on a rank: divergences and gradients that are written by hand against autograd's of the plain composite in f64, and against TRL's loss;
-a teacher beside a student, whole and in shards.
+"""Distillation on a rank: divergences and gradients that are written by hand against autograd's of the plain composite in f64, and against
+TRL's loss; a teacher beside a student, whole and in shards.
 
     PYTHONPATH=assets/torch_worker:tests/torch /path/to/venv/bin/python -m unittest -v tests/torch/test_distill.py
 
@@ -164,7 +164,17 @@ class Ranks(unittest.TestCase):
                 with mock.patch.object(rank, "_receive", values):
                     rank.load({"part": "weights", "steps": 0}, bytearray())
                     rank.load({"part": "teacher", "steps": 0}, bytearray())
-                ask = {"rows": 1, "seq_len": 8, "first": False, "linear": True, "train": True, "varied": False, "draws": 1, "micro": 0, "of": 1}
+                ask = {
+                    "rows": 1,
+                    "seq_len": 8,
+                    "first": False,
+                    "linear": True,
+                    "train": True,
+                    "varied": False,
+                    "draws": 1,
+                    "micro": 0,
+                    "of": 1,
+                }
                 ask |= {"model": "policy", "adapters": True, "temperature": 1.0, "distill": {"beta": 0.5, "temperature": 1.5, "ce": True}}
                 weights = [0.0, 1.0, 0.5, 2.0, 0.0, 1.0, 1.0, 0.25]
                 payload = bytearray(struct.pack("<16i16f", *range(8), *range(1, 9), *[-0.5] * 8, *weights))

@@ -147,8 +147,8 @@ class Transformers(unittest.TestCase):
                 f"{at}.down_proj_bias": (experts.down.bias, lambda x: x),
             }
         parameters = dict(theirs.named_parameters())
-        for name, parameter in parameters.items():
-            if name not in places and "_proj.weight" in name or name not in places and "_proj.bias" in name:
+        for name in parameters:
+            if name not in places and name.endswith(("_proj.weight", "_proj.bias")):
                 given, part = own.table.place(name)
                 places[name] = (given if part is None else given[part], lambda x: x)
         self.assertEqual(parameters.keys(), places.keys())

@@ -54,7 +54,15 @@ class Values(unittest.TestCase):
 
     def passed(self, rank: Rank, coefficients: list[float] | None, upstream: list[float] | None = None, *, entropy: bool = False) -> Tensor:
         """What a pass answers, (4, rows, T): log-probabilities, entropies, top-1 marks, values."""
-        ask = {"rows": ROWS, "seq_len": LENGTH, "first": False, "linear": coefficients is not None, "train": True, "varied": False, "draws": 1}
+        ask = {
+            "rows": ROWS,
+            "seq_len": LENGTH,
+            "first": False,
+            "linear": coefficients is not None,
+            "train": True,
+            "varied": False,
+            "draws": 1,
+        }
         ask |= {"micro": 0, "of": 1, "model": "policy", "adapters": True, "temperature": 0.8}
         ids = [n % worker.VOCAB for n in range(3, 3 + 2 * COUNT)]
         payload = bytearray(struct.pack(f"<{2 * COUNT}i", *ids) + struct.pack(f"<{len(coefficients or [])}f", *(coefficients or [])))

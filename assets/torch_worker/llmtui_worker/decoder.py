@@ -211,10 +211,10 @@ class Decoder(nn.Module):
         rows, length = inputs.shape
         flat, goal = self._states(inputs, first, adapters, packed).flatten(0, 1), targets.reshape(-1)
         if self.score is not None:
-            values = F.linear(flat, self.score)[:, 0].float().view(rows, length)
-            none = torch.zeros_like(values)
-            return values, none, none, values.new_zeros(()) if c is None else (values * c).sum()
-        values = () if self.value is None else (self._values(flat, self.value),)
+            scores = F.linear(flat, self.score)[:, 0].float().view(rows, length)
+            none = torch.zeros_like(scores)
+            return scores, none, none, scores.new_zeros(()) if c is None else (scores * c).sum()
+        values = [] if self.value is None else [self._values(flat, self.value)]
         flat, cap = self._scaled(flat, temperature), self.config["logit_softcap"]
         if cap is not None:
             cap = cap / temperature

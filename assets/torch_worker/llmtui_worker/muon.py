@@ -1,5 +1,5 @@
-"""Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon): the momentum of hidden matrices, orthogonalized by Newton-Schulz iterations; AdamW for the
-rest. The rule, its coefficients and its state are the engine's own, so that checkpoints move between the two.
+"""Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon): the momentum of hidden matrices, orthogonalized by Newton-Schulz
+iterations; AdamW for the rest. The rule, its coefficients and its state are the engine's own, so that checkpoints move between the two.
 
 Of a matrix in shards its momentum is one too; for an update the whole is gathered, orthogonalized on every rank, and each keeps its share.
 """
@@ -39,8 +39,8 @@ def scale_of(kind: str, rows: int, columns: int) -> float:
 
 
 class Matrices:
-    """A parameter as matrices of one shape each: of one tensor the whole, or blocks of its rows; of stacked experts (experts, rows, columns) the same rows
-    of each."""
+    """A parameter as matrices of one shape each: of one tensor the whole, or blocks of its rows; of stacked experts (experts, rows,
+    columns) the same rows of each."""
 
     def __init__(self, parameter: nn.Parameter, blocks: int, rows: list[slice]) -> None:
         self.parameter, self.blocks, self.rows = parameter, blocks, rows
@@ -72,8 +72,8 @@ class Muon:
         return [*([] if self.adamw is None else self.adamw.param_groups), *self.hidden]
 
     @property
-    def state(self) -> dict[nn.Parameter, dict[str, Tensor]]:
-        adamw: dict[nn.Parameter, dict[str, Tensor]] = {} if self.adamw is None else dict(self.adamw.state)
+    def state(self) -> dict[Tensor, dict[str, Tensor]]:
+        adamw: dict[Tensor, dict[str, Tensor]] = {} if self.adamw is None else dict(self.adamw.state)
         return adamw | {p: {"exp_avg": mean} for p, mean in self.means.items()}
 
     @torch.no_grad()
@@ -82,12 +82,13 @@ class Muon:
             self.adamw.step()
         for group in self.hidden:
             for matrices in group["matrices"]:
-                if matrices.parameter.grad is not None:
-                    self._update(matrices, group["lr"], group["weight_decay"])
+                grad = matrices.parameter.grad
+                if grad is not None:
+                    self._update(matrices, grad, group["lr"], group["weight_decay"])
 
-    def _update(self, matrices: Matrices, lr: float, decay: float) -> None:
-        p, mean = matrices.parameter, self.means[matrices.parameter]
-        direction = self._direction(p.grad, mean)
+    def _update(self, matrices: Matrices, grad: Tensor, lr: float, decay: float) -> None:
+        p: Any = matrices.parameter
+        direction: Any = self._direction(grad, self.means[p])
         # A share of stacked experts has these whole.
         is_part = isinstance(direction, DTensor) and direction.dim() == 2
         whole = direction.full_tensor() if is_part else direction.to_local() if isinstance(direction, DTensor) else direction

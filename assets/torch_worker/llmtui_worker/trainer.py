@@ -345,7 +345,9 @@ class Rank:
         self.teacher = self._decoder(ask["model"], trains=False).eval()
         return {}
 
-    def _beside(self, of: dict[str, Any] | None, inputs: Tensor, first: Tensor | None, packed: Packed | None, d: Tensor | None) -> Beside | None:
+    def _beside(
+        self, of: dict[str, Any] | None, inputs: Tensor, first: Tensor | None, packed: Packed | None, d: Tensor | None
+    ) -> Beside | None:
         """The teacher's side of a pass, if it learns from one; `d` are the coefficients of divergences."""
         if of is None:
             return None
