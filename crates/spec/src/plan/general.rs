@@ -77,6 +77,7 @@ pub fn ledger(request: &Request) -> Ledger {
     if request.n_devices > 1 || shares(request) {
         communication(request, &mut ledger);
     }
+    orthogonalized(request, &mut ledger);
     autocast(request, &mut ledger);
     ledger.add(
         Part::Context,
@@ -527,20 +528,17 @@ fn communication(request: &Request, ledger: &mut Ledger) {
             short(layer as f64)
         ));
     }
-    let (largest, words) = orthogonalized(request);
-    bytes += largest;
-    how.push_str(&words);
     ledger.add(Part::Communication, bytes, how);
 }
 
 /// What a rank has of the largest matrices that Muon orthogonalizes at once (`muon.py`): the whole direction, the step, and twice what Newton-Schulz
 /// iterations read and write.
-fn orthogonalized(request: &Request) -> (f64, String) {
+fn orthogonalized(request: &Request, ledger: &mut Ledger) {
     let config = request.update.config();
     let rule = config.filter(|_| request.extras.ranks.is_some());
     let rule = rule.map(|config| config.optimizer);
     let Some(rule) = rule.filter(|rule| rule.for_ranks().is_some()) else {
-        return (0.0, String::new());
+        return;
     };
     let experts = request.arch.config().moe.as_ref();
     let at_once = |info: &ParamInfo| match (info.expert, experts) {
@@ -550,14 +548,12 @@ fn orthogonalized(request: &Request) -> (f64, String) {
     let infos = request.param_infos();
     let own = infos.iter().filter(|info| info.trains());
     let own = own.filter(|info| rule.blocks(info).is_some());
-    let Some(largest) = own.map(at_once).max() else {
-        return (0.0, String::new());
-    };
-    let words = format!(
-        ", matrices of {} elements that are orthogonalized × {ORTHOGONAL} B",
-        short(largest as f64)
+    let largest = own.map(at_once).max().unwrap_or(0) as f64;
+    let how = format!(
+        "the largest matrices that are orthogonalized at once: {} × {ORTHOGONAL} B",
+        short(largest)
     );
-    (ORTHOGONAL * largest as f64, words)
+    ledger.add(Part::GradientBuffers, ORTHOGONAL * largest, how);
 }
 
 /// What FSDP2 has whole on each rank, in f32: the block in use, the one being prefetched and the gradient of one; and from the forward pass to the end
