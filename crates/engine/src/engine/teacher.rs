@@ -51,8 +51,9 @@ pub(super) fn load(spec: &RunSpec, data: &Dataset) -> Result<Option<Loaded>, Eng
         .map_err(|e| fault(format!("the checkpoint is damaged: {e}; {}", Fault::HINT)))?;
     // Ranks get it in f32.
     let there = spec.engine.torch().is_some();
-    let model = match there {
+    let model = match there && !config.is_reward_model() {
         true => source.load(),
+        // It refuses a model that cannot write.
         false => source.load_for_inference(),
     };
     let mut model = model.map_err(|e| fault(format!("{e}; {}", e.hint())))?;
