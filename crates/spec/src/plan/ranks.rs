@@ -170,7 +170,7 @@ impl Ranks {
 mod tests {
     use super::*;
     use crate::plan::plan;
-    use crate::plan::request::TeacherModel;
+    use crate::plan::request::{Method, TeacherModel};
     use crate::plan::target::resolve;
     use crate::plan::{Estimator, Part};
     use crate::spec::SpecSources;
@@ -276,10 +276,8 @@ mod tests {
     #[test]
     fn a_teacher_is_held_whole_or_in_shares_and_its_logits_take_half_of_a_chunk() {
         let planned = |set: &[&str], gpus: usize| {
-            // There is no model.
-            let none = format!("method.distill.teacher={}", std::env::temp_dir().display());
-            let distill = ["engine=torch", none.as_str()];
-            let mut request = asked(&[&distill, set].concat());
+            let mut request = asked(&[&["engine=torch"], set].concat());
+            request.method = Method::Distill;
             request.extras.teacher = TeacherModel {
                 params: 10_000_000,
                 outside: 2_000_000,
