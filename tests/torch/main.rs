@@ -11,12 +11,16 @@
     reason = "a test may fail loudly, and this one is told by the environment what to play"
 )]
 
+mod distill;
 mod experts;
+mod gpt_oss;
 mod hybrid;
 mod latent;
+mod muon;
 mod nodes;
 mod rank;
 mod real;
+mod values;
 
 use llmtui::run::{RunState, Tail};
 use llmtui::wire::{Envelope, Event, Outcome};
@@ -557,8 +561,8 @@ fn unsupported_features_of_ranks_are_reported_before_anything_starts() {
     let bench = Bench::new(&["well"]);
     for (setting, phrase) in [
         ("train.ema_decay=0.9", "does not support train.ema_decay"),
-        ("optimizer=lion", "adamw and adamw8bit only"),
-        ("method=ppo", "does not support the critic"),
+        ("optimizer=lion", "adamw, adamw8bit and muon only"),
+        ("method=ppo", "does not support a separate critic"),
         ("engine.torch.python=nowhere", "no Python found"),
     ] {
         let out = bench.train(&["-s", setting]);

@@ -31,8 +31,19 @@ pub struct Fake {
     play: String,
     weights: Vec<f32>,
     moments: [Vec<f32>; 2],
+    teacher: Vec<f32>,
     updates: u64,
     vocab_size: usize,
+}
+
+/// Numbers of a model's parameters.
+fn n_params(model: &Value) -> usize {
+    let params = model["params"].as_array().unwrap();
+    let len = |p: &Value| {
+        let shape = p["shape"].as_array().unwrap().iter();
+        shape.map(|n| n.as_u64().unwrap()).product::<u64>() as usize
+    };
+    params.iter().map(len).sum()
 }
 
 impl Fake {
@@ -45,10 +56,11 @@ impl Fake {
             play: play.into(),
             weights: Vec::new(),
             moments: [Vec::new(), Vec::new()],
+            teacher: Vec::new(),
             updates: 0,
             vocab_size: 0,
         };
-        let protocol = if play == "old protocol" { 99 } else { 2 };
+        let protocol = if play == "old protocol" { 99 } else { 3 };
         fake.say(json!({"type": "hello", "protocol": protocol, "rank": rank, "world": world, "pid": std::process::id()}), Vec::new());
         fake.say(
             json!({"type": "ready", "torch": "2.15.0", "gpus": 0}),
@@ -95,7 +107,7 @@ impl Fake {
                         }
                         *self.part(&part) = floats(&bytes).unwrap();
                     }
-                    if part != "weights" {
+                    if part != "weights" && part != "teacher" {
                         self.updates = ask["steps"].as_u64().unwrap();
                     }
                 }
@@ -115,7 +127,13 @@ impl Fake {
                     };
                     let logp =
                         -4.0 + 6.4 * first() + (sum % 97) as f32 * 1e-3 + drawn as f32 * 1e-3;
-                    let values = [vec![logp; n], vec![1.0; n], vec![0.0; n]].concat();
+                    let mut values = [vec![logp; n], vec![1.0; n], vec![0.0; n]].concat();
+                    if ask["distill"].is_object() {
+                        // Only what its weights say.
+                        let there = self.teacher.iter().any(|x| *x != 0.0) || self.rank != 0;
+                        assert!(there && !self.teacher.is_empty(), "the teacher came");
+                        values.extend([vec![-logp; n], vec![2.0; n], vec![1.0; n]].concat());
+                    }
                     payload = bytes_of(&values);
                     answer["seconds"] = json!(0.001);
                     if self.play == "slow" {
@@ -168,19 +186,11 @@ impl Fake {
                         *x += 1.0 / 64.0;
                     }
                 }
+                "teacher" => self.teacher = vec![0.0; n_params(&ask["model"])],
                 "build" => {
                     self.vocab_size =
                         ask["model"]["shape"]["vocab_size"].as_u64().unwrap() as usize;
-                    let params = ask["model"]["params"].as_array().unwrap();
-                    let len = |p: &Value| {
-                        p["shape"]
-                            .as_array()
-                            .unwrap()
-                            .iter()
-                            .map(|n| n.as_u64().unwrap())
-                            .product::<u64>() as usize
-                    };
-                    let n: usize = params.iter().map(len).sum();
+                    let n = n_params(&ask["model"]);
                     self.weights = vec![0.0; n];
                     self.moments = [vec![0.0; n], vec![0.0; n]];
                 }
@@ -196,6 +206,7 @@ impl Fake {
     fn part(&mut self, name: &str) -> &mut Vec<f32> {
         match name {
             "weights" | "trained" => &mut self.weights,
+            "teacher" => &mut self.teacher,
             "exp_avg" => &mut self.moments[0],
             _ => &mut self.moments[1],
         }

@@ -43,6 +43,10 @@ fn the_worker_passes_its_own_tests() {
             "tests/torch/test_mixers.py",
             "tests/torch/test_experts.py",
             "tests/torch/test_latent.py",
+            "tests/torch/test_gpt_oss.py",
+            "tests/torch/test_distill.py",
+            "tests/torch/test_muon.py",
+            "tests/torch/test_values.py",
             "tests/torch/test_launches.py",
             "tests/torch/test_graphs.py",
         ])

@@ -74,7 +74,7 @@ def described(**changes: Any) -> dict[str, Any]:
         if config.get("moe"):
             for part in ("gate", "up", "down"):
                 del shapes[f"{at}mlp.{part}_proj.weight"]
-            shapes |= of_experts(f"{at}mlp.", config["moe"], bias=config.get("bias", False))
+            shapes |= of_experts(f"{at}mlp.", config["moe"], bias=config.get("bias", False) or config["moe"].get("bias", False))
         if config["norm_placement"] == "reordered":
             del shapes[f"{at}input_layernorm.weight"]
             shapes[f"{at}post_feedforward_layernorm.weight"] = [WIDTH]
@@ -90,6 +90,11 @@ def described(**changes: Any) -> dict[str, Any]:
             f"{at}self_attn.v_proj.weight": [KV * each, WIDTH],
             f"{at}self_attn.o_proj.weight": [WIDTH, WIDTH],
         }
+        if config.get("attention_bias") == "all":
+            own = [name for name in shapes if name.startswith(f"{at}self_attn.")]
+            shapes |= {name.replace(".weight", ".bias"): shapes[name][:1] for name in own}
+        if config.get("attention_sinks"):
+            shapes[f"{at}self_attn.sinks"] = [HEADS]
         if config.get("attention_gate"):
             shapes[f"{at}self_attn.q_gate_proj.weight"] = [WIDTH, WIDTH]
         if config["qk_norm"]:
@@ -117,6 +122,8 @@ def described(**changes: Any) -> dict[str, Any]:
 def of_experts(at: str, moe: dict[str, Any], *, bias: bool) -> dict[str, list[int]]:
     """The parameters of a block of experts."""
     shapes = {f"{at}gate.weight": [moe["n_expert"], WIDTH]}
+    if moe.get("bias"):
+        shapes[f"{at}gate.bias"] = [moe["n_expert"]]
     if "bias" in moe.get("balancing", {}):
         shapes[f"{at}gate.e_score_correction_bias"] = [moe["n_expert"]]
     blocks = {f"experts.{e}": moe["d_ff"] for e in range(moe["n_expert"])}
@@ -209,6 +216,16 @@ MIXTURES: list[dict[str, Any]] = [
     {"moe": experts(n_expert=8, n_group=4, top_group=2, top_k=3, norm_topk=False, gate_scale=1.5, shared_d_ff=8)},
     {"moe": experts(n_expert=8, n_group=4, top_group=2, scoring="sigmoid", gate_scale=2.5, balancing={"bias": {"rate": 0.01}})},
 ]
+CLAMPED: dict[str, Any] = {"clamped_swiglu": {"limit": 0.7, "slope": 1.702}}
+# gpt-oss, with limits that many values pass.
+GPT_OSS: dict[str, Any] = {
+    "moe": experts(bias=True),
+    "mlp": CLAMPED,
+    "attention_sinks": True,
+    "attention_bias": "all",
+    "sliding_window": 3,
+    "global_every": 2,
+}
 SHORT: dict[str, Any] = {"short_conv": {"conv_len": 3, "bias": True}}
 DELTA: dict[str, Any] = {"gated_delta_net": {"n_key_head": 2, "n_value_head": 4, "key_dim": 6, "value_dim": 5, "conv_len": 4}}
 MAMBA: dict[str, Any] = {"mamba2": {"n_head": 4, "head_dim": 4, "state_dim": 5, "n_group": 2, "conv_len": 4, "conv_bias": True}}
@@ -277,6 +294,10 @@ class Reading(unittest.TestCase):
             *HYBRIDS,
             *MIXTURES,
             *LATENTS,
+            GPT_OSS,
+            {"attention_sinks": True, "mlp": CLAMPED},
+            {"attention_sinks": True, "attention_softcap": 5.0},
+            {"attention_sinks": True, "rope": False, "slopes": [0.5, 0.25, 0.125, 0.0625]},
         ]
         for changes in variants:
             with self.subTest(**changes), torch.no_grad():

@@ -53,6 +53,7 @@ def main() -> int:
             "load": worker.load,
             "save": worker.save,
             "reference": worker.reference_here,
+            "teacher": worker.teacher_here,
             "read": worker.read,
             "forward": worker.forward,
             "backward": worker.backward,

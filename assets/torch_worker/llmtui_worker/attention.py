@@ -22,6 +22,8 @@ except ImportError:
 VARLEN = frozenset() if varlen_attn is None else frozenset(inspect.signature(varlen_attn).parameters)
 # The largest head_dim that the varlen kernels support.
 MOST_WIDTH = 256
+# Features that a sink adds to each head.
+PADDING = 8
 
 
 class Packed(NamedTuple):
@@ -56,8 +58,13 @@ def kernels_take(x: Tensor, width: int) -> bool:
     return known and x.is_cuda and matmul_dtype(x) is torch.bfloat16 and width % 8 == 0 and width <= MOST_WIDTH
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, cap: float | None) -> Tensor:
-    """Queries (rows, T, heads, width), keys and values (rows, S, key/value heads, width) each → (rows, T, heads · width)."""
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, cap: float | None, sinks: Tensor | None = None) -> Tensor:
+    """Queries (rows, T, heads, width), keys and values (rows, S, key/value heads, width) each → (rows, T, heads · width).
+
+    Sinks (heads,) are logits of a key whose value is 0, beside those of each head (gpt-oss).
+    """
+    if sinks is not None and cap is None:
+        return attend_with_sinks(q, k, v, mask, scale, sinks)
     rows, length, heads, width = q.shape
     groups = heads // k.shape[2]
     if mask.packed is not None:
@@ -75,20 +82,55 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, cap: float
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=bias is None, scale=scale, enable_gqa=groups != 1)
     else:
         scores = cap * torch.tanh(q @ k.transpose(-1, -2) * scale / cap)
-        y = (scores.float() + additive(bias, length, q.device)).softmax(-1).to(v.dtype) @ v
+        y = shares(scores.float() + additive(bias, length, q.device), sinks).to(v.dtype) @ v
     return y.transpose(1, 2).reshape(rows, length, heads * width)
 
 
-def attend_texts(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, cap: float | None) -> Tensor:
+def shares(scores: Tensor, sinks: Tensor | None) -> Tensor:
+    """The softmax of scores (rows, heads, T, S); with sinks the shares that are left beside theirs."""
+    if sinks is None:
+        return scores.softmax(-1)
+    column = sinks.float().view(1, -1, 1, 1).expand(*scores.shape[:-1], 1)
+    return torch.cat([column, scores], -1).softmax(-1)[..., 1:]
+
+
+def attend_with_sinks(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, sinks: Tensor) -> Tensor:
+    """As `attend`, by its kernels: a first key has zeros but for features of its own, at which queries have the head's sink. It needs no
+    bias for each head, which would be as large as the scores."""
+    rows, length, heads, width = q.shape
+    # Kernels want widths that are multiples of 8. What rounding to the matmul dtype takes from a sink is in a second feature.
+    logits = sinks.float() / scale
+    most = logits.detach().to(q.dtype)
+    both = torch.stack([most.float(), logits - most.float()], -1).to(q.dtype)
+    q = torch.cat([q, F.pad(both, (0, PADDING - 2)).expand(rows, length, heads, PADDING)], -1)
+    key = F.pad(k.new_ones(2), (width, PADDING - 2)).expand(rows, 1, k.shape[2], width + PADDING)
+    k = torch.cat([key, F.pad(k, (0, PADDING))], 1)
+    v = F.pad(v, (0, PADDING, 0, 0, 1, 0))
+    if mask.tensor is None:
+        # A first query, whose result is dropped: a causal mask has as many of both.
+        found = attend(F.pad(q, (0, 0, 0, 0, 1, 0)), k, v, Mask(), scale, None)[:, 1:]
+    else:
+        seen = 1.0 if mask.tensor.dtype == torch.bool else 0.0
+        found = attend(q, k, v, Mask(F.pad(mask.tensor, (1, 0), value=seen)), scale, None)
+    return found.reshape(rows, length, heads, -1)[..., :width].reshape(rows, length, heads * width)
+
+
+def attend_texts(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, cap: float | None, sinks: Tensor | None = None) -> Tensor:
     """New tokens' queries (rows, L, heads, width), cached keys and values (rows, key/value heads, S, width) → (rows, L, heads · width)."""
     rows, length, heads, width = q.shape
     if length != 1 or cap is not None:
-        return attend(q, k.transpose(1, 2), v.transpose(1, 2), mask, scale, cap)
+        return attend(q, k.transpose(1, 2), v.transpose(1, 2), mask, scale, cap, sinks)
     # Query heads of a group become extra query positions over the shared keys.
     groups = q.view(rows, k.shape[1], -1, width)
     bias = mask.tensor
     if bias is not None and bias.shape[1] != 1:
         bias = bias.reshape(rows, k.shape[1], -1, bias.shape[-1])
+    if sinks is not None:
+        # Scores of one token: a key more would be a copy of all.
+        scores = (groups @ k.transpose(-1, -2) * scale).float() + additive(bias, length, q.device)
+        own = sinks.float().view(1, k.shape[1], -1, 1).expand(rows, -1, -1, 1)
+        found = torch.cat([own, scores], -1).softmax(-1)[..., 1:].to(v.dtype) @ v
+        return found.reshape(rows, 1, heads * width)
     return F.scaled_dot_product_attention(groups, k, v, attn_mask=bias, scale=scale).reshape(rows, 1, heads * width)
 
 
@@ -130,6 +172,7 @@ class Attention(nn.Module):
         if config["qk_norm"]:
             self.qk_gains = nn.ParameterList([table.take(f"{stem}.{of}_norm.weight", device) for of in "qk"])
         self.out = Linear(table, [out], adapter, device)
+        self.sinks = table.take(f"{stem}.sinks", device) if table.has(f"{stem}.sinks") else None
         every, first = config["global_every"], config.get("global_first", False)
         sees_all = every is not None and (layer + (not first)) % every == 0
         self.window: int | None = None if sees_all else config["sliding_window"]
@@ -155,11 +198,11 @@ class Attention(nn.Module):
             q, k = q.to(v.dtype), k.to(v.dtype)
         scale, cap = self.config["attention_scale"] or 1 / math.sqrt(width), self.config["attention_softcap"]
         if texts is None:
-            found = attend(q, k, v, mask, scale, cap)
+            found = attend(q, k, v, mask, scale, cap, self.sinks)
         else:
             new = all_of_them[:, :, heads:] if self.qk_gains is None else torch.cat([k, v], 2)
             keys, values = texts.extend(self.layer, new)
-            found = attend_texts(q, keys, values, mask, scale, cap)
+            found = attend_texts(q, keys, values, mask, scale, cap, self.sinks)
         if gate is not None:
             found = found * gate.sigmoid()
         out: Tensor = self.out(found, adapters)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from .attention import Attention, Mask, Packed, kernels_take
+from .distill import Beside, Distilled
 from .experts import Balance, Experts
 from .head import Head, capped
 from .latent import LatentAttention
@@ -157,6 +158,8 @@ class Decoder(nn.Module):
         self.norm = Norm(table, norm, self.config, device) if table.has(f"{norm}.weight") else None
         self.score = table.take("score.weight", device) if table.has("score.weight") else None
         self.head = table.take("lm_head.weight", device) if table.has("lm_head.weight") else None
+        # A critic on this trunk.
+        self.value = table.take("v_head.summary.weight", device) if table.has("v_head.summary.weight") else None
         left = sorted(set(table.infos) - set(table.made) - set(table.parts))
         if left:
             raise ValueError(f"the worker has no place for {left[0]} and {len(left) - 1} others")
@@ -196,20 +199,66 @@ class Decoder(nn.Module):
         packed: Packed | None = None,
         c: Tensor | None = None,
         temperature: float = 1.0,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        beside: Beside | None = None,
+    ) -> tuple[Tensor, ...]:
         """(B, T) each: log-probability of the targets, entropy, whether the target was the top-1 token; and Σ c · logp.
 
         `first` (B, T) is the first position that a token attends to; `packed` has the same as cumulative lengths. With `c` (B, T) only that
-        sum has a gradient. Log-probabilities and entropies are those of the softmax of logits / temperature.
+        sum has a gradient. Log-probabilities and entropies are those of the softmax of logits / temperature. With a teacher beside it also
+        divergence, the teacher's entropy and whether both have the same top-1 token, and the sum is that of `Distilled`; with a value head the
+        value of each token.
         """
         rows, length = inputs.shape
+        flat, goal = self._states(inputs, first, adapters, packed).flatten(0, 1), targets.reshape(-1)
+        if self.score is not None:
+            scores = F.linear(flat, self.score)[:, 0].float().view(rows, length)
+            none = torch.zeros_like(scores)
+            return scores, none, none, scores.new_zeros(()) if c is None else (scores * c).sum()
+        values = [] if self.value is None else [self._values(flat, self.value)]
+        flat, cap = self._scaled(flat, temperature), self.config["logit_softcap"]
+        if cap is not None:
+            cap = cap / temperature
+        flat_c = None if c is None else c.reshape(-1)
+        found = (
+            Head.apply(flat, self._head(), goal, cap, flat_c)
+            if beside is None
+            else Distilled.apply(flat, self._head(), goal, cap, flat_c, beside)
+        )
+        if values and c is not None:
+            # A loss without values has a gradient of 0 for their head, not none: DDP waits for one, and weight decay goes on.
+            found = (*found[:3], found[3] + 0.0 * values[0].sum(), *found[4:])
+        return tuple(x.view(rows, length) if x.dim() else x for x in (*found, *values))
+
+    def teach(self, inputs: Tensor, first: Tensor | None, packed: Packed | None, beta: float, temperature: float) -> Beside:
+        """This model's side of a pass that learns from it."""
+        states = self._scaled(self._states(inputs, first, True, packed).flatten(0, 1), 1.0)
+        return Beside(states, self._head(), self.config["logit_softcap"], beta, temperature)
+
+    @staticmethod
+    def _values(flat: Tensor, head: Tensor) -> Tensor:
+        """In f32, whatever the matmul dtype."""
+        with torch.autocast(flat.device.type, enabled=False):
+            return F.linear(flat.float(), head)[:, 0]
+
+    def _head(self) -> Tensor:
+        return self.tokens if self.head is None else self.head
+
+    def _scaled(self, flat: Tensor, temperature: float) -> Tensor:
+        """States whose logits are divided by a temperature, and multiplied by the model's own scale."""
+        scale = self.config.get("logit_scale") or 1.0
+        # The head is linear, and c · tanh(s z / c) / T is (c / T) · tanh((s z / T) / (c / T)).
+        return flat if temperature == scale else flat / (temperature / scale)
+
+    def _states(self, inputs: Tensor, first: Tensor | None, adapters: bool, packed: Packed | None) -> Tensor:
+        """What the head reads, (B, T, D)."""
+        length = inputs.shape[1]
         positions = torch.arange(length, device=inputs.device)[None]
         at = positions if first is None else positions - first
         x = self._embedded(inputs, at)
         if self.config["dropout"]:
             x = F.dropout(x, self.config["dropout"], self.training)
         ropes = self._rope(at, length)
-        needs_mask = self.slopes is not None or self.config["attention_softcap"]
+        needs_mask = self.slopes is not None or self.config["attention_softcap"] or self.config.get("attention_sinks")
         if needs_mask or not kernels_take(x, self.shape["head_dim"]):
             packed = None
         masks = {
@@ -220,22 +269,7 @@ class Decoder(nn.Module):
         for block in blocks:
             given = *block.sight(ropes, masks), first if self.mixes else None, adapters
             x = checkpoint(block, x, *given, use_reentrant=False) if self.recompute and self.training else block(x, *given)
-        if self.norm is not None:
-            x = self.norm(x)
-        flat, goal = x.reshape(rows * length, -1), targets.reshape(-1)
-        if self.score is not None:
-            values = F.linear(flat, self.score)[:, 0].float().view(rows, length)
-            none = torch.zeros_like(values)
-            return values, none, none, values.new_zeros(()) if c is None else (values * c).sum()
-        weight = self.tokens if self.head is None else self.head
-        cap, scale = self.config["logit_softcap"], self.config.get("logit_scale") or 1.0
-        if temperature != scale:
-            # The head is linear, and c · tanh(s z / c) / T is (c / T) · tanh((s z / T) / (c / T)).
-            flat = flat / (temperature / scale)
-        if cap is not None:
-            cap = cap / temperature
-        logp, entropy, top1, total = Head.apply(flat, weight, goal, cap, None if c is None else c.reshape(-1))
-        return logp.view(rows, length), entropy.view(rows, length), top1.view(rows, length), total
+        return x if self.norm is None else self.norm(x)
 
     def read(self, ids: Tensor, texts: Texts) -> Tensor:
         """Logits (R, V) after the last of the new tokens (R, L) of texts, whose keys and values are cached."""
@@ -252,7 +286,7 @@ class Decoder(nn.Module):
             x = self.norm(x)
         if scale := self.config.get("logit_scale"):
             x = x * scale
-        return capped(F.linear(x, self.tokens if self.head is None else self.head), self.config["logit_softcap"]).float()
+        return capped(F.linear(x, self._head()), self.config["logit_softcap"]).float()
 
     def _embedded(self, ids: Tensor, at: Tensor) -> Tensor:
         x = F.embedding(ids, self.tokens)

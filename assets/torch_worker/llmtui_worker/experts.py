@@ -205,6 +205,8 @@ class Router(nn.Module):
         # Added to sums that scores are divided by: sigmoids may all be near 0.
         self.eps = 1e-6 if self.sigmoid else 0.0
         self.weight = table.take(f"{at}.weight", device)
+        # Added to the logits (gpt-oss).
+        self.logit_bias = table.take(f"{at}.bias", device) if table.has(f"{at}.bias") else None
         # What balances loads without a loss has no gradient: it moves after each update (arXiv 2408.15664).
         name = f"{at}.e_score_correction_bias"
         self.bias = table.take(name, device).requires_grad_(False) if table.has(name) else None
@@ -350,7 +352,7 @@ class Experts(nn.Module):
     def forward(self, h: Tensor, adapters: bool) -> Tensor:
         flat, dtype = h.reshape(-1, h.shape[-1]), matmul_dtype(h)
         with torch.autocast(h.device.type, enabled=False):
-            logits = F.linear(flat.float(), self.router.weight)
+            logits = F.linear(flat.float(), self.router.weight, self.router.logit_bias)
             logits = Balanced.apply(logits, self.balance, self.router, self.block)
             scores = self.router.scores(logits)
             chosen = self.router.choose(scores.detach())

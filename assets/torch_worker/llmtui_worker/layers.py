@@ -118,10 +118,45 @@ def swiglu(wide: Tensor) -> Tensor:
     return found
 
 
+class ClampedSwiGlu(torch.autograd.Function):
+    """g · sigmoid(slope · g) · (u + 1) of both side by side, (…, 2 width) → (…, width), with g = min(gate, limit) and u = up within ±limit
+    (gpt-oss). Saves only its input."""
+
+    @staticmethod
+    def forward(ctx: Any, wide: Tensor, limit: float, slope: float) -> Tensor:
+        ctx.save_for_backward(wide)
+        ctx.limit, ctx.slope = limit, slope
+        return clamped_composite(wide, limit, slope)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (wide,) = ctx.saved_tensors
+        with torch.enable_grad():
+            wide = wide.detach().requires_grad_()
+            found = torch.autograd.grad(clamped_composite(wide, ctx.limit, ctx.slope), wide, grad)
+        return found[0], None, None
+
+
+def clamped_composite(wide: Tensor, limit: float, slope: float) -> Tensor:
+    gate, up = wide.chunk(2, -1)
+    gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+    return gate * torch.sigmoid(slope * gate) * (up + 1)
+
+
+def clamped_swiglu(wide: Tensor, settings: dict[str, Any]) -> Tensor:
+    limit, slope = settings["limit"], settings["slope"]
+    if torch.compiler.is_compiling():
+        return clamped_composite(wide, limit, slope)
+    found: Tensor = ClampedSwiGlu.apply(wide, limit, slope)
+    return found
+
+
 def activate(kind: str, settings: dict[str, Any], x: Tensor) -> Tensor:
     match kind:
         case "swiglu":
             return swiglu(x)
+        case "clamped_swiglu":
+            return clamped_swiglu(x, settings)
         case "geglu":
             gate, up = x.chunk(2, -1)
             return gelu(gate, settings) * up

@@ -20,8 +20,10 @@ from torch.nn.parallel import DistributedDataParallel
 from .adamw8bit import AdamW8bit
 from .attention import Packed
 from .decoder import Decoder
+from .distill import Beside
 from .graphs import Graphs, rows_for
 from .meeting import Meeting
+from .muon import Matrices, Muon
 from .texts import Texts
 from .wire import PIECE, Wire
 
@@ -42,6 +44,14 @@ def raw(x: Tensor) -> memoryview:
     """The bytes of a CPU tensor, without a copy."""
     numbers: Any = x.contiguous().numpy()
     return memoryview(numbers).cast("B")
+
+
+def grouped(parameters: list[tuple[dict[str, Any], nn.Parameter]]) -> list[dict[str, Any]]:
+    """Those of one weight decay and learning rate together, as optimizers take them."""
+    alike: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for info, parameter in parameters:
+        alike.setdefault((info["decay"], info["lr_scale"]), []).append(parameter)
+    return [{"params": each, "weight_decay": decay, "lr_scale": lr_scale} for (decay, lr_scale), each in alike.items()]
 
 
 def cannot_compile(device: torch.device) -> str | None:
@@ -70,7 +80,9 @@ class Rank:
         # The decoder, wrapped in DDP or sharded.
         self.model: Any
         self.reference: Decoder | None = None
-        self.optimizer: torch.optim.AdamW | AdamW8bit
+        # What a distillation learns from.
+        self.teacher: Decoder | None = None
+        self.optimizer: torch.optim.AdamW | AdamW8bit | Muon
         self.trained: list[tuple[dict[str, Any], nn.Parameter]] = []
         # With 8-bit moments, whose blocks end with each tensor of the engine: these tensors, in the order of the flat buffers, and those
         # that are parts of a parameter.
@@ -78,7 +90,8 @@ class Rank:
         self.views: list[tuple[nn.Parameter, tuple[int, slice], nn.Parameter]] = []
         # The rate of experts' biases; 0 without any.
         self.bias_rate = 0.0
-        self.values: tuple[Tensor, Tensor] | None = None
+        # Of the last pass whose gradient is to come: log-probabilities, entropies, and values of a value head.
+        self.values: tuple[Tensor, ...] | None = None
         self.autocast = False
         self.compiled = False
         self.sharded = False
@@ -109,7 +122,7 @@ class Rank:
         answer = {} if why is None else {"not_compiled": why}
         self.shape = ask["model"]
         self.sharded = ask["shard"] == "fsdp2" and (self.world > 1 or self.offloaded)
-        self.decoder = self._decoder()
+        self.decoder = self._decoder(self.shape)
         dtype = torch.bfloat16 if self.autocast else torch.float32
         waits = any(experts.on_host(dtype, self.device) for experts in self.decoder.experts)
         self.records = self.device.type == "cuda" and not self.sharded and not waits
@@ -128,10 +141,8 @@ class Rank:
         if ask["optimizer"]["kind"] == "adamw8bit":
             updated = self._by_name()
             self.in_order = [parameter for _, parameter in updated]
-        alike: dict[tuple[float, float], list[nn.Parameter]] = {}
-        for info, parameter in updated:
-            alike.setdefault((info["decay"], info["lr_scale"]), []).append(parameter)
-        groups = [{"params": each, "weight_decay": decay, "lr_scale": lr_scale} for (decay, lr_scale), each in alike.items()]
+        orthogonal = ask["optimizer"]["kind"] == "muon"
+        groups = grouped([(info, p) for info, p in updated if not (orthogonal and info["blocks"])])
         settings = ask["optimizer"]
         betas, eps = (settings["beta1"], settings["beta2"]), settings["eps"]
         if settings["kind"] == "adamw8bit":
@@ -139,16 +150,29 @@ class Rank:
             return answer
         # One kernel per group; on a CPU too, so that both take the same path.
         fused = self.device.type == "cpu" or not self.offloaded
-        self.optimizer = torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=eps, fused=fused)
-        for parameter in (p for _, p in self.trained):
+        adamw: Any = torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=eps, fused=fused) if groups else None
+        self.optimizer = adamw
+        if orthogonal:
+            self.optimizer = Muon(adamw, self._matrices(), settings, self.device, bf16=self.autocast)
+        for parameter in (p for group in groups for p in group["params"]):
             step = torch.zeros((), dtype=torch.float32, device=self.device if fused else None)
             state = {"step": step, "exp_avg": torch.zeros_like(parameter), "exp_avg_sq": torch.zeros_like(parameter)}
-            self.optimizer.state[parameter] = state
+            adamw.state[parameter] = state
         return answer
 
-    def _decoder(self, *, trains: bool = True) -> Decoder:
+    def _matrices(self) -> list[dict[str, Any]]:
+        """What Muon orthogonalizes, in groups as AdamW's."""
+        found: dict[nn.Parameter, tuple[dict[str, Any], Matrices]] = {}
+        for info, parameter, part in self._places("grad"):
+            if info["blocks"]:
+                _, matrices = found.setdefault(parameter, (info, Matrices(parameter, info["blocks"], [])))
+                if part is not None and part[1] not in matrices.rows:
+                    matrices.rows.append(part[1])
+        groups = grouped([(info, parameter) for parameter, (info, _) in found.items()])
+        return [group | {"matrices": [found[p][1] for p in group["params"]]} for group in groups]
+
+    def _decoder(self, model: dict[str, Any], *, trains: bool = True) -> Decoder:
         """A model with zero weights, sharded over the ranks with FSDP."""
-        model = self.shape
         if not trains:
             model = model | {"params": [info | {"grad": None} for info in model["params"]]}
         # The shards of a block have one dtype.
@@ -166,6 +190,7 @@ class Rank:
                 fully_shard(block, offload_policy=policy)
             fully_shard(decoder, offload_policy=policy)
             register_fsdp_forward_method(decoder, "read")
+            register_fsdp_forward_method(decoder, "teach")
             new = dict(decoder.named_parameters())
             decoder.table.made = {name: new[module] for name, module in modules.items()}
         return decoder
@@ -180,17 +205,21 @@ class Rank:
             found.append((info, parameter))
         return found
 
-    def _places(self, buffer: str) -> list[tuple[dict[str, Any], nn.Parameter, tuple[int, slice] | None]]:
+    def _places(self, buffer: str, decoder: Decoder | None = None) -> list[tuple[dict[str, Any], nn.Parameter, tuple[int, slice] | None]]:
         """The engine's tensors in the order of a flat buffer (`offset` or `grad`), each with its parameter, or that of which it is a part."""
-        table = self.decoder.table
+        table = (decoder or self.decoder).table
         infos = [info for info in table.infos.values() if info[buffer] is not None]
         return [(info, *table.place(info["name"])) for info in sorted(infos, key=lambda info: info[buffer])]
 
     def _parts(self, part: str) -> list[tuple[list[int], Tensor, tuple[int, slice] | None]]:
         """The tensors of a flat buffer in its order: the shape of each, and the tensor that it is, or that it is this part of."""
-        state: Any = self.optimizer.state if isinstance(self.optimizer, torch.optim.AdamW) else {}
+        if part == "teacher":
+            return [(info["shape"], p.detach(), of) for info, p, of in self._places("offset", self.teacher)]
+        state: Any = {} if isinstance(self.optimizer, AdamW8bit) else self.optimizer.state
         of_weights = part in ("weights", "trained")
         places = self._places("offset" if part == "weights" else "grad")
+        if part == "square" and isinstance(self.optimizer, Muon):
+            places = [place for place in places if not place[0]["blocks"]]
         tensors = {id(p): p.detach() if of_weights else state[p][ADAMW[part]] for _, p, _ in places}
         return [(info["shape"], tensors[id(p)], of) for info, p, of in places]
 
@@ -198,17 +227,21 @@ class Rank:
         """Receives a flat buffer from the engine: rank 0 reads it and broadcasts it. The count of updates comes with the moments; weights
         alone, as those of a reference that moves, leave it."""
         rest, part = bytearray(), ask["part"]
+        of_weights = part in ("weights", "teacher")
         if isinstance(self.optimizer, AdamW8bit):
-            if part != "weights":
+            if not of_weights:
                 self.optimizer.steps = ask["steps"]
                 parameters = self.in_order
                 count = self.optimizer.part_len(part, parameters)
                 self.optimizer.set_part(part, self._receive(rest, part, torch.Size([count])).cpu(), parameters)
                 return {}
-        elif part != "weights":
+        elif not of_weights:
             for state in self.optimizer.state.values():
-                state["step"].fill_(ask["steps"])
-        self._as_shards(self.decoder)
+                # Matrices of Muon need no count.
+                if "step" in state:
+                    state["step"].fill_(ask["steps"])
+        decoder = self.teacher if part == "teacher" and self.teacher is not None else self.decoder
+        self._as_shards(decoder)
         for shape, tensor, of in self._parts(part):
             whole = self._receive(rest, part, torch.Size(shape))
             if of is not None:
@@ -223,7 +256,7 @@ class Rank:
                 tensor.to_local().copy_(local.to_local())
             else:
                 tensor.copy_(whole)
-        self.decoder.changed()
+        decoder.changed()
         return {}
 
     def _as_shards(self, decoder: Decoder) -> None:
@@ -295,7 +328,7 @@ class Rank:
         """Keeps a frozen copy of the current weights. One that is there takes them in place: a second one may not fit beside it, and would
         be compiled anew."""
         if self.reference is None:
-            self.reference = self._decoder(trains=False).eval()
+            self.reference = self._decoder(self.shape, trains=False).eval()
         self._as_shards(self.reference)
         self._as_shards(self.decoder)
         with torch.no_grad():
@@ -306,6 +339,26 @@ class Rank:
                     to.copy_(own)
         self.reference.changed()
         return {}
+
+    def teacher_here(self, ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
+        """A frozen model beside the student, with zero weights: `load` fills it."""
+        self.teacher = self._decoder(ask["model"], trains=False).eval()
+        return {}
+
+    def _beside(
+        self, of: dict[str, Any] | None, inputs: Tensor, first: Tensor | None, packed: Packed | None, d: Tensor | None
+    ) -> Beside | None:
+        """The teacher's side of a pass, if it learns from one; `d` are the coefficients of divergences."""
+        if of is None:
+            return None
+        if self.teacher is None:
+            raise ValueError("there is no teacher")
+        with torch.no_grad():
+            found = self.teacher.teach(inputs, first, packed, of["beta"], of["temperature"])
+        # With FSDP the head is gathered until the student has read it.
+        weight: Any = found.weight
+        weight = weight.full_tensor() if isinstance(weight, DTensor) else weight.detach()
+        return found._replace(weight=weight, weights=None if d is None else d.reshape(-1), ce=of["ce"])
 
     def read(self, ask: dict[str, Any], payload: bytearray) -> dict[str, Any]:
         """Prefill and decode: appends pieces to texts and returns the logits after each; the engine samples."""
@@ -358,7 +411,8 @@ class Rank:
         eager: contextlib.AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
         return eager
 
-    def _batch(self, ask: dict[str, Any], payload: bytearray) -> tuple[list[Tensor | None], Packed | None, Tensor | None]:
+    def _batch(self, ask: dict[str, Any], payload: bytearray) -> tuple[list[Tensor | None], Packed | None, list[Tensor]]:
+        """Ids, the same as cumulative lengths if rows are packed, and the coefficients of values, (rows, T) each."""
         rows, length = ask["rows"], ask["seq_len"]
         count = rows * length
         fields = torch.frombuffer(payload, dtype=torch.int32)
@@ -373,13 +427,15 @@ class Rank:
         if not ask["first"]:
             tensors.append(None)
         rest = fields[len(ids) * count :]
-        c = rest.view(torch.float32).view(rows, length).to(self.device) if ask["linear"] else None
-        return tensors, packed, c
+        return tensors, packed, list(rest.view(torch.float32).view(-1, rows, length).to(self.device))
 
     def forward(self, ask: dict[str, Any], payload: bytearray) -> dict[str, Any]:
         """Values of this rank's rows; for a loss that is linear in log-probabilities also its gradient."""
         # Copying a batch to a GPU waits for everything before it; the values arrive once the pass is done.
-        (inputs, targets, first), packed, c = self._batch(ask, payload)
+        (inputs, targets, first), packed, given = self._batch(ask, payload)
+        assert inputs is not None
+        c, d = (given[at] if len(given) > at else None for at in range(2))
+        of = ask.get("distill")
         began = time.monotonic()
         cast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast)
         if not ask["train"]:
@@ -389,7 +445,8 @@ class Rank:
             was = chosen.training
             chosen.eval()
             with self._compiled(not ask["varied"]), torch.no_grad(), cast:
-                logp, entropy, top1, _ = chosen(inputs, targets, first, ask["adapters"], packed, temperature=ask["temperature"])
+                beside = self._beside(of, inputs, first, packed, None)
+                found = chosen(inputs, targets, first, ask["adapters"], packed, temperature=ask["temperature"], beside=beside)
             chosen.train(was)
         else:
             self._let_go()
@@ -404,17 +461,22 @@ class Rank:
             # Dropout is a function of the run's seed, the micro-step and the rank: a resume repeats it.
             torch.manual_seed(ask["draws"] + self.rank)
             with cast:
-                logp, entropy, top1, total = self.model(inputs, targets, first, True, packed, c, ask["temperature"])
+                beside = self._beside(of, inputs, first, packed, d)
+                found = self.model(inputs, targets, first, True, packed, c, ask["temperature"], beside)
             if balance is not None:
                 balance.end(self.world)
-        found = torch.stack([x.detach().float() for x in (logp, entropy, top1)]).cpu().contiguous()
+        if self.teacher is not None and beside is not None:
+            del beside
+            self._as_shards(self.teacher)
+        logp, entropy, top1, total, *rest = found
+        values = torch.stack([x.detach().float() for x in (logp, entropy, top1, *rest)]).cpu().contiguous()
         seconds = time.monotonic() - began
         if c is not None:
             total.backward(torch.full_like(total, self.world))
             self._synced()
         elif ask["train"]:
-            self.values = (logp, entropy)
-        return {"payload": raw(found), "seconds": seconds}
+            self.values = (logp, entropy, *(rest if self.decoder.value is not None else []))
+        return {"payload": raw(values), "seconds": seconds}
 
     def _let_go(self) -> None:
         """Before a training step: frees the KV cache if it is a notable share of the memory. A small one stays, with its graphs."""
@@ -437,14 +499,13 @@ class Rank:
         """Backward from gradients with respect to the values of the last forward pass."""
         if self.values is None:
             raise ValueError("there was no forward pass to go back through")
-        logp, entropy = self.values
-        self.values = None
+        values, self.values = self.values, None
         upstream = torch.frombuffer(payload, dtype=torch.float32).to(self.device) * self.world
-        parts = upstream.view(-1, *logp.shape)
-        if ask["entropy"]:
-            torch.autograd.backward([logp, entropy], [parts[0], parts[1]])
-        else:
-            torch.autograd.backward([logp], [parts[0]])
+        parts = list(upstream.view(-1, *values[0].shape))
+        of = [values[0], *([values[1]] if ask["entropy"] else []), *values[2:]]
+        # A value head that the loss does not depend on has a gradient of 0, as in `Decoder.forward`.
+        parts += [torch.zeros_like(parts[0])] * (len(of) - len(parts))
+        torch.autograd.backward(of, parts)
         self._synced()
         return {}
 

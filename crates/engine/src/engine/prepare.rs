@@ -133,6 +133,9 @@ pub(super) fn prepare<'a, 'p>(
     if let Some(loaded) = teacher::load(spec, &data)? {
         port.note(begun_at, loaded.words);
         state.models.teacher = Some(loaded.identity);
+        if let Some(remote) = &mut state.models.remote {
+            remote.set_teacher(loaded.teacher.clone());
+        }
         state.models.policy.set_teacher(Some(loaded.teacher));
     }
     let extras = Extras::read(job, &data, port, begun_at)?;

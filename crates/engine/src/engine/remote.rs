@@ -7,7 +7,9 @@ mod build;
 mod experts;
 mod held;
 mod start;
+mod teacher;
 mod texts;
+mod values;
 
 use super::update::{At, Gradients};
 use crate::base::clock::Clock;
@@ -15,7 +17,9 @@ use crate::base::paths::Env;
 use crate::base::rng::{Rng, Stream};
 use crate::data::Batch;
 use crate::methods::{Method, Pass, micro_step, of_batches};
-use crate::nn::{Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
+use crate::nn::{
+    DistilledGradient, Model, Teacher, TokenBatch, TokenOutputs, TokenValues, Upstream,
+};
 use crate::optim::{StatePart, UpdateRule};
 use crate::wire::Values;
 use crate::workers::node::Machine;
@@ -23,10 +27,11 @@ use crate::workers::{
     Answer, Frame, WorkerDirs, WorkerFailure, WorkerGroup, bytes_of, bytes_of_ids, floats, numbers,
     pieces, torch,
 };
-use candle_core::{Device, Error, Result, Tensor, bail};
+use candle_core::{Error, Result, bail};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use values::{Parts, TokenRows};
 
 /// A request may take this many times the median step time (or the configured patience, if longer) before it counts as hung.
 const TIMES_USUAL: f64 = 20.0;
@@ -96,6 +101,9 @@ pub struct Remote {
     varied: bool,
     /// Why ranks that were to compile the model do without.
     not_compiled: Option<String>,
+    /// What a distillation learns from, and whether the ranks have it.
+    teacher: Option<Teacher>,
+    taught: bool,
 }
 
 impl Remote {
@@ -295,17 +303,13 @@ impl Remote {
     /// # Errors
     /// The ranks are gone.
     pub fn score(&mut self, batch: &TokenBatch, who: ScoringWeights) -> Result<TokenOutputs> {
-        let values = self.forward(batch, None, Some(who))?;
-        let tensor = |values: &[f32]| {
-            Tensor::from_slice(values, (batch.batch_size, batch.seq_len), &Device::Cpu)
+        // Rows of tasks have nothing to learn.
+        let beside = match who {
+            ScoringWeights::Policy if !self.varied => self.beside(false)?,
+            _ => None,
         };
-        Ok(TokenOutputs {
-            logp: tensor(&values.logp)?,
-            entropy: tensor(&values.entropy)?,
-            top1: tensor(&values.top1)?,
-            value: None,
-            teacher: None,
-        })
+        let values = self.forward(batch, &[], Some(who), beside)?;
+        values.outputs((batch.batch_size, batch.seq_len))
     }
 
     /// The gradient over the micro-batches of a step; it stays on the ranks.
@@ -416,24 +420,33 @@ impl Remote {
         })
     }
 
-    /// A forward pass over rows that are shared among the ranks; with coefficients also the backward pass of Σ c · logp.
+    /// A forward pass over rows that are shared among the ranks, `beside` a teacher where that is described; with coefficients of
+    /// log-probabilities, and of divergences from the teacher, also the backward pass of their sum.
     fn forward(
         &mut self,
         batch: &TokenBatch,
-        coefficients: Option<&[f32]>,
+        coefficients: &[&[f32]],
         who: Option<ScoringWeights>,
+        beside: Option<Value>,
     ) -> Result<TokenRows> {
         let (rows, length, ranks) = (batch.batch_size, batch.seq_len, self.ranks);
         let share = rows.div_ceil(ranks);
         let n_expert = self.n_expert();
-        let header = json!({
-            "type": "forward", "rows": share, "seq_len": length, "first": batch.first.is_some(), "linear": coefficients.is_some(),
+        let mut header = json!({
+            "type": "forward", "rows": share, "seq_len": length, "first": batch.first.is_some(), "linear": !coefficients.is_empty(),
             "train": who.is_none(), "varied": self.varied, "draws": draws(self.at), "micro": self.micro, "of": self.of,
             "model": if who == Some(ScoringWeights::Reference) { "reference" } else { "policy" }, "adapters": matches!(who, None | Some(ScoringWeights::Policy)),
             "temperature": batch.temperature,
         });
+        let parts = Parts {
+            value: self.build["model"]["config"]["value_head"] == true,
+            teacher: beside.is_some(),
+        };
+        if let Some(beside) = beside {
+            header["distill"] = beside;
+        }
         let frame = |rank: usize| {
-            let mut payload = Vec::with_capacity(4 * share * length * 4);
+            let mut payload = Vec::with_capacity(5 * share * length * 4);
             let mut header = header.clone();
             if n_expert > 0 {
                 header["filled"] = experts::filled(batch, rank, share).into();
@@ -447,7 +460,7 @@ impl Remote {
                     payload.extend(bytes_of_ids(&ids[row * length..(row + 1) * length]))
                 });
             }
-            if let Some(c) = coefficients {
+            for c in coefficients {
                 payload.extend(bytes_of(&shared(c, rank, share, length, rows)));
             }
             Frame::with(header, payload)
@@ -458,16 +471,13 @@ impl Remote {
             if who.is_none() {
                 self.forward[rank] += answer.frame.header["seconds"].as_f64().unwrap_or(0.0);
             }
-            let all = floats(&answer.frame.payload).filter(|all| all.len() == 3 * share * length);
+            let all = floats(&answer.frame.payload);
+            let all = all.filter(|all| all.len() == parts.count() * share * length);
             let Some(all) = all else {
                 bail!("rank {rank} answered {} bytes", answer.frame.payload.len())
             };
             let kept = rows.saturating_sub(rank * share).min(share) * length;
-            for (part, values) in all.chunks(share * length).zip([
-                &mut values.logp,
-                &mut values.entropy,
-                &mut values.top1,
-            ]) {
+            for (part, values) in all.chunks(share * length).zip(values.parts(parts)) {
                 values.extend_from_slice(&part[..kept]);
             }
         }
@@ -482,7 +492,7 @@ impl Pass for Remote {
         dlogp: &[f32],
         read: &mut dyn FnMut(TokenValues) -> f64,
     ) -> Result<f64> {
-        let values = self.forward(batch, Some(dlogp), None)?;
+        let values = self.forward(batch, &[dlogp], None, None)?;
         Ok(read(values.view()))
     }
 
@@ -491,7 +501,7 @@ impl Pass for Remote {
         batch: &TokenBatch,
         loss: &mut dyn FnMut(TokenValues, &mut Upstream) -> Result<f64>,
     ) -> Result<f64> {
-        let values = self.forward(batch, None, None)?;
+        let values = self.forward(batch, &[], None, None)?;
         let (rows, length) = (batch.batch_size, batch.seq_len);
         let share = rows.div_ceil(self.ranks);
         let mut upstream = Upstream {
@@ -501,21 +511,35 @@ impl Pass for Remote {
         };
         let loss = loss(values.view(), &mut upstream)?;
         let header = json!({"type": "backward", "entropy": upstream.uses_entropy});
+        let given = [
+            Some(&upstream.dlogp),
+            upstream.uses_entropy.then_some(&upstream.dentropy),
+            upstream.uses_value.then_some(&upstream.dvalue),
+        ];
         let frame = |rank: usize| {
-            let mut payload = bytes_of(&shared(&upstream.dlogp, rank, share, length, rows));
-            if upstream.uses_entropy {
-                payload.extend(bytes_of(&shared(
-                    &upstream.dentropy,
-                    rank,
-                    share,
-                    length,
-                    rows,
-                )));
-            }
+            let own = |of: &Vec<f32>| bytes_of(&shared(of, rank, share, length, rows));
+            let payload = given.into_iter().flatten().flat_map(own).collect();
             Frame::with(header.clone(), payload)
         };
         self.ask(frame, &mut |_| {})?;
         Ok(loss)
+    }
+
+    fn distilled(
+        &mut self,
+        batch: &TokenBatch,
+        gradient: DistilledGradient,
+        read: &mut dyn FnMut(TokenValues) -> Result<f64>,
+    ) -> Result<f64> {
+        let ce = gradient.dlogp.iter().any(|c| *c != 0.0);
+        let Some(beside) = self.beside(ce)? else {
+            bail!("distillation: the ranks have no teacher")
+        };
+        let coefficients = [gradient.dlogp, gradient.ddivergence];
+        read(
+            self.forward(batch, &coefficients, None, Some(beside))?
+                .view(),
+        )
     }
 }
 
@@ -533,26 +557,6 @@ fn shared(values: &[f32], rank: usize, share: usize, length: usize, rows: usize)
     let mut own = values[begin..end].to_vec();
     own.resize(share * length, 0.0);
     own
-}
-
-/// Values of the tokens of a whole batch.
-#[derive(Debug, Default)]
-struct TokenRows {
-    logp: Vec<f32>,
-    entropy: Vec<f32>,
-    top1: Vec<f32>,
-}
-
-impl TokenRows {
-    fn view(&self) -> TokenValues<'_> {
-        TokenValues {
-            logp: &self.logp,
-            entropy: &self.entropy,
-            top1: &self.top1,
-            value: None,
-            teacher: None,
-        }
-    }
 }
 
 /// Whether a part of an update rule's state lies on the ranks.

@@ -51,9 +51,14 @@ pub(super) fn load(spec: &RunSpec, data: &Dataset) -> Result<Option<Loaded>, Eng
     }
     Manifest::verify_if_any(place)
         .map_err(|e| fault(format!("the checkpoint is damaged: {e}; {}", Fault::HINT)))?;
-    let mut model = source
-        .load_for_inference()
-        .map_err(|e| fault(format!("{e}; {}", e.hint())))?;
+    // Ranks get it in f32.
+    let there = spec.engine.torch().is_some();
+    let model = match there && !config.is_reward_model() {
+        true => source.load(),
+        // It refuses a model that cannot write.
+        false => source.load_for_inference(),
+    };
+    let mut model = model.map_err(|e| fault(format!("{e}; {}", e.hint())))?;
     model.set_compute_dtype(arithmetic(spec)?)?;
     let identity = FrozenModel {
         place: place.display().to_string(),
@@ -62,7 +67,8 @@ pub(super) fn load(spec: &RunSpec, data: &Dataset) -> Result<Option<Loaded>, Eng
     let (n, rows) = (model.n_params(), model.shape().vocab_size);
     let own = (spec.model.vocab_size).unwrap_or_else(|| data.tokenizer.vocab_size());
     let teacher = Teacher::new(model, distill.divergence());
-    let formats = source.formats().map(|formats| formats.join(", "));
+    let formats = source.formats().filter(|_| !there);
+    let formats = formats.map(|formats| formats.join(", "));
     let formats = formats.map_or_else(String::new, |formats| format!(" in {formats}"));
     let mut words = format!(
         "teacher: {name}, {} parameters{formats}, frozen",

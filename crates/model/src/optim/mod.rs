@@ -52,9 +52,17 @@ pub trait Optimizer {
     fn over_adamw(&self) -> f64 {
         1.0
     }
-    /// Whether PyTorch ranks support it (`engine: torch`): by β1, β2 and ε.
+    /// Whether PyTorch ranks support it (`engine: torch`): by β1, β2 and ε, or by what [`Optimizer::for_ranks`] gives.
     fn on_torch(&self) -> bool {
         false
+    }
+    /// Its settings for ranks, where β1, β2 and ε of Adam are not all.
+    fn for_ranks(&self) -> Option<serde_json::Map<String, serde_json::Value>> {
+        None
+    }
+    /// How many matrices of one shape a parameter stacks that it orthogonalizes each; `None` of others.
+    fn blocks(&self, _: &ParamInfo) -> Option<usize> {
+        None
     }
     /// Whether its state has blocks with a scale each, which do not align with shards of tensors.
     fn has_blocks(&self) -> bool {

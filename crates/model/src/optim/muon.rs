@@ -122,6 +122,26 @@ fn shape(info: &ParamInfo) -> Option<muon::Shape> {
 impl super::Optimizer for Config {
     rates!();
 
+    fn on_torch(&self) -> bool {
+        true
+    }
+
+    fn for_ranks(&self) -> Option<serde_json::Map<String, serde_json::Value>> {
+        let scale = match self.scale() {
+            muon::Scale::Original => "original",
+            muon::Scale::MatchRms => "match_rms",
+        };
+        let settings = serde_json::json!({
+            "beta1": self.adamw_beta1, "beta2": self.adamw_beta2, "eps": self.adamw_eps, "adamw_lr_scale": self.adamw_lr_scale(),
+            "momentum": self.momentum, "nesterov": self.nesterov, "iterations": self.iterations, "scale": scale,
+        });
+        settings.as_object().cloned()
+    }
+
+    fn blocks(&self, info: &ParamInfo) -> Option<usize> {
+        shape(info).map(|shape| shape.blocks)
+    }
+
     fn state_summary(&self) -> &'static str {
         "f32 moments"
     }

@@ -11,13 +11,14 @@ fn all() -> Vec<OptimizerConfig> {
     words.map(config).collect()
 }
 
-/// PyTorch ranks receive β1, β2 and ε; blocks do not matter if nothing is split.
+/// PyTorch ranks receive β1, β2 and ε, or settings of their own; blocks do not matter if nothing is split.
 #[test]
 fn declared_properties_of_rules_are_consistent() {
     for rule in all() {
         let id = rule.entry().id;
         let adam = rule.adam_betas().is_some() && rule.epsilon().is_some();
-        assert!(adam || !rule.on_torch(), "{id}");
+        let known = adam || rule.for_ranks().is_some();
+        assert!(known || !rule.on_torch(), "{id}");
         assert!(rule.on_torch() || !rule.has_blocks(), "{id}");
         let settings = serde_json::to_value(&rule).unwrap();
         if let Some(epsilon) = rule.epsilon() {

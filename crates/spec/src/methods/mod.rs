@@ -265,15 +265,13 @@ pub trait Pass {
     /// Both ways for a loss that is linear in log-probabilities and in divergences from a teacher.
     ///
     /// # Errors
-    /// A model without a teacher; ranks, which get log-probabilities alone.
+    /// A model without a teacher; ranks that are gone.
     fn distilled(
         &mut self,
-        _batch: &TokenBatch,
-        _gradient: DistilledGradient,
-        _read: &mut dyn FnMut(TokenValues) -> Result<f64>,
-    ) -> Result<f64> {
-        candle_core::bail!("distillation: PyTorch ranks hold no teacher; use engine: candle")
-    }
+        batch: &TokenBatch,
+        gradient: DistilledGradient,
+        read: &mut dyn FnMut(TokenValues) -> Result<f64>,
+    ) -> Result<f64>;
 }
 
 impl Pass for Model {

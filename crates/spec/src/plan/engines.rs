@@ -7,7 +7,6 @@ use super::scheme::UpdateState;
 use super::{Verdict, plan};
 use crate::base::human;
 use crate::hardware::GpuSummary;
-use crate::nn::mlp::MlpConfig;
 use serde::Serialize;
 
 /// GPUs that are there or were named.
@@ -111,18 +110,12 @@ fn lacks(request: &Request) -> Option<String> {
     }
     let what = if request.base != BaseFormat::Whole || request.extras.packed_bytes.is_some() {
         "quantized bases"
-    } else if (request.arch.config().moe.as_ref()).is_some_and(|moe| moe.bias) {
-        "biases of a router"
-    } else if request.arch.config().attention_sinks {
-        "attention sinks"
-    } else if matches!(request.arch.config().mlp, MlpConfig::ClampedSwiGlu(_)) {
-        "clamped SwiGLU"
     } else if !request
         .update
         .config()
         .is_some_and(|config| config.optimizer.on_torch())
     {
-        "optimizers other than adamw and adamw8bit"
+        "optimizers other than adamw, adamw8bit and muon"
     } else {
         return None;
     };
@@ -360,8 +353,8 @@ mod tests {
     }
 
     #[test]
-    fn ranks_train_experts_latent_attention_and_mamba_2() {
-        for model in ["granite-4.0-h-1b", "deepseek-v2-lite"] {
+    fn ranks_train_experts_latent_attention_mamba_2_and_gpt_oss() {
+        for model in ["granite-4.0-h-1b", "deepseek-v2-lite", "gpt-oss-20b"] {
             let request = reference_request(models::find(model).unwrap());
             let choice = choose(&request, Some(&gpus(80, None, false))).unwrap();
             assert_eq!((choice.engine, choice.fits), ("torch", true), "{model}");
@@ -476,7 +469,7 @@ mod tests {
     fn what_ranks_cannot_do_stays_on_the_processor_with_the_reason() {
         let here = gpus(80, Some(1), true);
         for (words, phrase) in [
-            (&["optimizer=lion"][..], "adamw and adamw8bit only"),
+            (&["optimizer=lion"][..], "adamw, adamw8bit and muon only"),
             (&["train.ema_decay=0.9"], "ema_decay"),
         ] {
             let choice = choose(&spec(words), Some(&here)).unwrap();

@@ -3,7 +3,9 @@
 
 use super::arch::Arch;
 use super::ledger::{Ledger, Part};
-use super::request::{AttentionKind, BaseFormat, Checkpointing, Logits, ReferencePlan, Request};
+use super::request::{
+    AttentionKind, BaseFormat, Checkpointing, Logits, ReferencePlan, Request, TeacherModel,
+};
 use super::scheme::{BytesPerParam, Precision, bytes_per_param};
 use super::{rank_activations, writing};
 use crate::base::human::{self, grouped, short};
@@ -14,6 +16,12 @@ const LOGIT_BYTES: u64 = 10;
 /// The same in a rank of PyTorch under this program (`head.py`), beside logits and their gradient in the format of matmuls: in f32 the logits below their
 /// largest and their powers.
 const RANK_LOGIT_BYTES: u64 = 8;
+/// What a teacher's logit beside each takes more, f32 (`distill.py`): both below their caps, log-probabilities, probabilities, the mixture's and what is
+/// summed.
+const TAUGHT: u64 = 32;
+/// Elements of experts that a rank orthogonalizes at once (`MOST` of the worker's Muon), and bytes for each.
+const MOST_ORTHOGONAL: usize = 1 << 26;
+const ORTHOGONAL: f64 = 20.0;
 /// DDP's buckets hold a second copy of the gradients, f32.
 const BUCKET_BYTES: f64 = 4.0;
 /// 16-bit copies of f32 weights that autocast keeps for a forward pass.
@@ -69,6 +77,7 @@ pub fn ledger(request: &Request) -> Ledger {
     if request.n_devices > 1 || shares(request) {
         communication(request, &mut ledger);
     }
+    orthogonalized(request, &mut ledger);
     autocast(request, &mut ledger);
     ledger.add(
         Part::Context,
@@ -336,14 +345,22 @@ fn batch(request: &Request, ledger: &mut Ledger) {
         Logits::Whole => (tokens, "all"),
         Logits::Chunked(chunk) => (chunk.min(tokens), "a chunk of"),
     };
+    let taught = request.teacher().map(|teacher| teacher.tokens);
+    let taught = taught.filter(|_| request.extras.ranks.is_some());
     let each = match request.extras.ranks {
-        Some(_) => RANK_LOGIT_BYTES + 2 * matmul_width(request),
+        Some(_) => RANK_LOGIT_BYTES + 2 * matmul_width(request) + taught.map_or(0, |_| TAUGHT),
         None => LOGIT_BYTES,
     };
     // A reward model gives each token one score.
     let logits = match arch.config().is_reward_model() {
         true => 1,
         false => arch.vocab_size(),
+    };
+    // A chunk has the logits of both.
+    let share = |theirs: u64| (rows * logits).div_ceil(logits + theirs).max(1);
+    let rows = match request.logits {
+        Logits::Chunked(_) => taught.map_or(rows, share),
+        Logits::Whole => rows,
     };
     let how = format!(
         "{words} {} tokens × {} logits × {each} B",
@@ -428,6 +445,9 @@ fn teacher(request: &Request, ledger: &mut Ledger) {
     let Some(teacher) = request.teacher() else {
         return;
     };
+    if request.extras.ranks.is_some() {
+        return teacher_on_ranks(request, teacher, ledger);
+    }
     let (n, shard) = (teacher.params as f64, frozen_shard(request));
     let (bytes, each) = match teacher.is_packed {
         true => (teacher.weight_bytes as f64, "in the formats of its file"),
@@ -435,6 +455,28 @@ fn teacher(request: &Request, ledger: &mut Ledger) {
     };
     let how = format!("{} frozen parameters {each}", short(n));
     ledger.add(Part::Teacher, bytes / shard, how);
+}
+
+/// Matrices of blocks as matmuls take them, in shards as f32; what lies outside of blocks is f32, and gathered for a pass.
+fn teacher_on_ranks(request: &Request, teacher: TeacherModel, ledger: &mut Ledger) {
+    let (n, outside) = (teacher.params as f64, teacher.outside as f64);
+    let of_all = format!("{} frozen parameters", short(n));
+    let (bytes, how) = match (offloads(request), request.zero >= 3) {
+        (true, _) => (
+            4.0 * outside,
+            format!("embeddings and head of {of_all}, gathered"),
+        ),
+        (false, true) => (
+            4.0 * (n / frozen_shard(request) + outside),
+            format!("{of_all} × 4 B, a share each; embeddings and head gathered"),
+        ),
+        (false, false) => {
+            let width = matmul_width(request);
+            let bytes = width as f64 * (n - outside) + 4.0 * outside;
+            (bytes, format!("{of_all} × {width} B, embeddings 4 B"))
+        }
+    };
+    ledger.add(Part::Teacher, bytes, how);
 }
 
 /// Those of a spec; of a method that needs one, without a spec, one as large as the policy. Ranks leave scoring to the process that
@@ -487,6 +529,31 @@ fn communication(request: &Request, ledger: &mut Ledger) {
         ));
     }
     ledger.add(Part::Communication, bytes, how);
+}
+
+/// What a rank has of the largest matrices that Muon orthogonalizes at once (`muon.py`): the whole direction, the step, and twice what Newton-Schulz
+/// iterations read and write.
+fn orthogonalized(request: &Request, ledger: &mut Ledger) {
+    let config = request.update.config();
+    let rule = config.filter(|_| request.extras.ranks.is_some());
+    let rule = rule.map(|config| config.optimizer);
+    let Some(rule) = rule.filter(|rule| rule.for_ranks().is_some()) else {
+        return;
+    };
+    let experts = request.arch.config().moe.as_ref();
+    let at_once = |info: &ParamInfo| match (info.expert, experts) {
+        (Some(_), Some(moe)) => info.len.max((info.len * moe.n_expert).min(MOST_ORTHOGONAL)),
+        _ => info.len,
+    };
+    let infos = request.param_infos();
+    let own = infos.iter().filter(|info| info.trains());
+    let own = own.filter(|info| rule.blocks(info).is_some());
+    let largest = own.map(at_once).max().unwrap_or(0) as f64;
+    let how = format!(
+        "the largest matrices that are orthogonalized at once: {} × {ORTHOGONAL} B",
+        short(largest)
+    );
+    ledger.add(Part::GradientBuffers, ORTHOGONAL * largest, how);
 }
 
 /// What FSDP2 has whole on each rank, in f32: the block in use, the one being prefetched and the gradient of one; and from the forward pass to the end

@@ -25,6 +25,13 @@ pub fn ledger(request: &Request) -> Option<Ledger> {
     let moments = request.update.engine_bytes();
     let moments = (moments * 100.0).round() / 100.0;
     ledger.add(Part::Optimizer, moments * trained, of_trained(moments));
+    if let Some(teacher) = request.teacher() {
+        let how = format!(
+            "the engine's copy: {} frozen parameters × 4 B",
+            short(teacher.params as f64)
+        );
+        ledger.add(Part::Teacher, 4.0 * teacher.params as f64, how);
+    }
     if request.saves_reference() {
         let is = match request.extras.moves_reference {
             true => "the reference that moves",
@@ -49,8 +56,10 @@ pub fn ledger(request: &Request) -> Option<Ledger> {
             ReferencePlan::Copy => 4.0 * n,
             _ => 0.0,
         };
+        let taught = request.teacher().map_or(0, |teacher| 4 * teacher.params) as f64;
         let how = format!("all shares of the ranks: {}", of_trained(per_param));
-        ledger.add(Part::Offloaded, per_param * trained + frozen + copy, how);
+        let bytes = per_param * trained + frozen + copy + taught;
+        ledger.add(Part::Offloaded, bytes, how);
     }
     engine::around(request, &mut ledger);
     Some(ledger)

@@ -114,6 +114,7 @@ fn of_mixing(arch: &Arch, width: u64) -> u64 {
     let config = arch.config();
     let of = |layer| match config.mixer(layer) {
         None if config.mla.is_some() => of_latent(arch, width),
+        None if config.attention_sinks => of_sinks(arch, width),
         None => {
             let gate = if config.attention_gate { 2 } else { 0 };
             width * ((2 + gate) * arch.q_width() + 2 * arch.kv_width()) + 4 * arch.n_head()
@@ -127,6 +128,17 @@ fn of_mixing(arch: &Arch, width: u64) -> u64 {
     };
     let all: u64 = (0..arch.n_layer() as usize).map(of).sum();
     all / arch.n_layer().max(1)
+}
+
+/// Features that a sink adds to each head (`PADDING` of the worker's attention).
+const SINK: u64 = 8;
+
+/// The same of attention with sinks: queries, keys, values and what attention gives, each of all heads and as wide as a sink makes them, and what
+/// goes out without that.
+fn of_sinks(arch: &Arch, width: u64) -> u64 {
+    let gate = if arch.config().attention_gate { 2 } else { 0 };
+    let wide = arch.q_width() + SINK * arch.n_head();
+    width * (4 * wide + (1 + gate) * arch.q_width()) + 4 * arch.n_head()
 }
 
 /// The same of latent attention: inputs of the norms of latent vectors in f32 and what they give; of all heads queries, keys, values and what
@@ -281,7 +293,8 @@ fn bytes_per_token(request: &Request) -> u64 {
                 trains |= info.trains();
             }
             // What attention gives is kept by it, unless a gate or a cut comes between.
-            let gives_other = arch.config().attention_gate || is_cut(arch);
+            let config = arch.config();
+            let gives_other = config.attention_gate || config.attention_sinks || is_cut(arch);
             let is_copied = reader == Reader::Output && !gives_other;
             let input = reader.input(arch, layer);
             more += width * ranks;

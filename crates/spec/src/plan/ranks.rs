@@ -170,6 +170,7 @@ impl Ranks {
 mod tests {
     use super::*;
     use crate::plan::plan;
+    use crate::plan::request::{Method, TeacherModel};
     use crate::plan::target::resolve;
     use crate::plan::{Estimator, Part};
     use crate::spec::SpecSources;
@@ -269,6 +270,55 @@ mod tests {
         // A share of a block has one format.
         let (shared, n, _) = weights(&["engine.torch.shard=fsdp2"]);
         assert_eq!(shared, 2 * n);
+    }
+
+    /// A teacher of 10 million parameters, of which a fifth is outside of blocks, and as many tokens as the student has.
+    #[test]
+    fn a_teacher_is_held_whole_or_in_shares_and_its_logits_take_half_of_a_chunk() {
+        let planned = |set: &[&str], gpus: usize| {
+            let mut request = asked(&[&["engine=torch"], set].concat());
+            request.method = Method::Distill;
+            request.extras.teacher = TeacherModel {
+                params: 10_000_000,
+                outside: 2_000_000,
+                tokens: 32_000,
+                ..TeacherModel::default()
+            };
+            plan(&on_ranks(request, &h100s(gpus)))
+        };
+        let of = |set: &[&str], gpus: usize| {
+            let planned = planned(set, gpus);
+            let host = planned.host.unwrap().bytes(Part::Teacher);
+            (planned.memory.bytes(Part::Teacher), host)
+        };
+        let host = 40_000_000;
+        assert_eq!(of(&[], 1), (24_000_000, host));
+        assert_eq!(of(&["train.precision=f32"], 2), (40_000_000, host));
+        let shares = ["engine.torch.shard=fsdp2"];
+        assert_eq!(of(&shares, 2), (20_000_000 + 8_000_000, host));
+        let logits = |set: &[&str]| planned(set, 1).memory.bytes(Part::Logits);
+        let rows = (1_u64 << 26) / 32_000;
+        assert_eq!(logits(&[]), rows.div_ceil(2) * 32_000 * (12 + 32));
+    }
+
+    #[test]
+    fn muon_has_its_largest_matrix_whole_and_a_sink_widens_heads() {
+        let part = |set: &[&str], part| {
+            let request = on_ranks(asked(&[&["engine=torch"], set].concat()), &h100s(1));
+            let arch = request.arch.clone();
+            (plan(&request).memory.bytes(part), arch)
+        };
+        let (muon, arch) = part(&["optimizer=muon"], Part::GradientBuffers);
+        let largest = arch.d_model() * arch.shape().d_ff as u64;
+        assert_eq!(muon, 20 * largest);
+        assert_eq!(part(&[], Part::GradientBuffers).0, 0);
+        // Its moments are one for hidden matrices.
+        let (moments, _) = part(&["optimizer=muon"], Part::Optimizer);
+        assert!(moments < part(&[], Part::Optimizer).0);
+        let sinks = ["model.attention_sinks=true"];
+        let (wide, arch) = part(&sinks, Part::Activations);
+        let (plain, _) = part(&[], Part::Activations);
+        assert!(arch.n_head() > 0 && wide > plain, "{wide} {plain}");
     }
 
     #[test]

@@ -563,6 +563,7 @@ fn teacher(spec: &RunSpec) -> TeacherModel {
     let pass = footprint::evaluation(of, (spec.train.micro_batch_size, tokens));
     TeacherModel {
         params,
+        outside: arch.kept_in_16_bit(),
         tokens: arch.vocab_size(),
         weight_bytes: packed.unwrap_or(4 * params),
         is_packed: packed.is_some(),

@@ -22,7 +22,6 @@ use crate::data::tokenizer::TokenizerConfig;
 use crate::hf;
 use crate::methods::ReferenceChoice;
 use crate::nn::HeadKind;
-use crate::nn::mlp::MlpConfig;
 use crate::optim::OptimizerConfig;
 use crate::workers::torch;
 
@@ -157,34 +156,18 @@ fn engine(config: &RunConfig, judge: &mut IssueCollector) {
         return;
     };
     machines(torch, judge);
-    let here = "use engine: candle";
     let word = config.method.entry().id;
     judge.want(
         config
             .method
             .on_policy()
-            .is_none_or(|m| m.critic().is_none()),
+            .and_then(|m| m.critic())
+            .is_none_or(|m| m.shares_trunk()),
         &["engine", "method"],
-        format!("engine: torch does not support the critic of {word} yet"),
-        "use grpo or rloo, which need none, or engine: candle",
-    );
-    judge.want(
-        config.model.moe.as_ref().is_none_or(|moe| !moe.bias),
-        &["engine", "model.moe.bias"],
-        "engine: torch does not support model.moe.bias yet",
-        here,
-    );
-    judge.want(
-        !config.model.attention_sinks,
-        &["engine", "model.attention_sinks"],
-        "engine: torch does not support attention_sinks yet",
-        here,
-    );
-    judge.want(
-        !matches!(config.model.mlp, MlpConfig::ClampedSwiGlu(_)),
-        &["engine", "model.mlp"],
-        "engine: torch does not support clamped_swiglu yet",
-        here,
+        format!("engine: torch does not support a separate critic of {word} yet"),
+        format!(
+            "method.{word}.critic=shared (a value head on the policy's trunk), grpo or rloo, which need no critic, or engine: candle"
+        ),
     );
     judge.want(
         config.train.ema_decay.is_none()
@@ -207,7 +190,7 @@ fn engine(config: &RunConfig, judge: &mut IssueCollector) {
         config.optimizer.on_torch(),
         &["engine", "optimizer"],
         format!(
-            "engine: torch supports adamw and adamw8bit only, not {}",
+            "engine: torch supports adamw, adamw8bit and muon only, not {}",
             config.optimizer.entry().id
         ),
         "optimizer: adamw, or engine: candle",

@@ -110,6 +110,8 @@ impl Remote {
             usual: Vec::new(),
             varied: false,
             not_compiled: None,
+            teacher: None,
+            taught: false,
         };
         remote.generation += 1;
         remote.start(reached, broken_off)?;
@@ -181,6 +183,7 @@ impl Remote {
         let why = |header: &serde_json::Value| header["not_compiled"].as_str().map(String::from);
         self.not_compiled = answers.iter().find_map(|answer| why(&answer.frame.header));
         self.workers = Some(workers);
+        self.taught = false;
         Ok(())
     }
 

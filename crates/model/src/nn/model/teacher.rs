@@ -91,6 +91,11 @@ impl Teacher {
         self.locked().shape().vocab_size
     }
 
+    /// Calls `read` with the model.
+    pub fn read<R>(&self, read: impl FnOnce(&Model) -> R) -> R {
+        read(&self.locked())
+    }
+
     // A pass that panicked has left nothing that the next one reads.
     fn locked(&self) -> std::sync::MutexGuard<'_, Model> {
         self.model.lock().unwrap_or_else(PoisonError::into_inner)

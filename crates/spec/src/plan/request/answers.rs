@@ -50,6 +50,8 @@ pub struct RewardModels {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct TeacherModel {
     pub params: u64,
+    /// Those outside of the matrices of blocks: embeddings, norms and head.
+    pub outside: u64,
     /// Tokens of its tokenizer.
     pub tokens: u64,
     /// Its weights as this engine holds them: f32, or a file's formats.

@@ -15,12 +15,6 @@ pub(super) fn distill(config: &RunConfig, judge: &mut IssueCollector) {
         "distillation needs a teacher, and none is named",
         "method.distill.teacher=MODEL: a folder, a .gguf file or a hub id (org/name), with the same tokens as the student",
     );
-    judge.want(
-        config.engine.torch().is_none(),
-        &["engine", "method"],
-        "engine: torch does not support distill: ranks return one log-probability a token, and the loss compares whole distributions",
-        "use engine: candle",
-    );
     if distill.on_policy > 0.0 {
         room_and_ends(config, judge);
     }
