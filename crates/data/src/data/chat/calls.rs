@@ -12,6 +12,8 @@ pub(super) struct CallForm {
     content_is_none: bool,
     /// Arguments are the text of JSON instead of an object.
     arguments_are_text: bool,
+    /// A turn that calls has a thought or a text, not both: gpt-oss's template refuses such a turn, and writes either as a thought.
+    one_of_thought_and_text: bool,
 }
 
 /// A function's name and an argument that no template has text like.
@@ -44,6 +46,7 @@ impl CallForm {
         CallForm {
             content_is_none,
             arguments_are_text,
+            one_of_thought_and_text: false,
         }
     }
 
@@ -54,11 +57,37 @@ impl CallForm {
             let rendered = template.render_in(*form, &turns, None, GenerationPrompt::Without);
             rendered.is_ok_and(|r| r.text.contains(NAME) && r.text.contains(ARGUMENT))
         };
-        CallForm::ALL.into_iter().find(writes).unwrap_or_default()
+        let mut form = CallForm::ALL.into_iter().find(writes).unwrap_or_default();
+        let mut thoughtful = turns.clone();
+        let thought = Value::from("A thought.");
+        thoughtful[1]
+            .extra
+            .insert("reasoning_content".into(), thought);
+        let is_refused = |turns: &[Message], form: CallForm| {
+            let rendered = template.render_in(form, turns, None, GenerationPrompt::Without);
+            rendered.is_err()
+        };
+        let has_thoughts = !is_refused(&thoughtful, form);
+        thoughtful[1].content = "A text.".into();
+        let joined = CallForm {
+            one_of_thought_and_text: true,
+            ..form
+        };
+        if has_thoughts && is_refused(&thoughtful, form) && !is_refused(&thoughtful, joined) {
+            form = joined;
+        }
+        form
     }
 
     /// Gives a turn that calls tools this form.
     pub fn apply(self, message: &mut Map<String, Value>) {
+        let text = |key: &str| message.get(key).and_then(Value::as_str).unwrap_or_default();
+        let (thought, said) = (text("thinking"), text("content"));
+        if self.one_of_thought_and_text && !thought.is_empty() && !said.is_empty() {
+            let both = format!("{thought}\n\n{said}");
+            message.insert("thinking".into(), both.into());
+            message.insert("content".into(), "".into());
+        }
         if self.content_is_none && message.get("content").is_some_and(|c| c == "") {
             message.insert("content".into(), Value::Null);
         }
