@@ -15,7 +15,7 @@ use minijinja::{Environment, Error, ErrorKind, State};
 use minijinja_contrib::pycompat;
 
 /// Instructions that one rendering may take: a conversation of 1,000 turns with tools takes about 100,000.
-pub const FUEL: u64 = 1_000_000;
+pub const FUEL: u64 = 20_000_000;
 
 /// They stand around generated text while a template renders, and nowhere else: noncharacters, which Unicode keeps out
 /// of text that is exchanged.

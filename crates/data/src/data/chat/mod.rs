@@ -270,6 +270,7 @@ impl Template {
         tools: Option<&Value>,
         prompt: GenerationPrompt,
     ) -> Map<String, Value> {
+        let messages = form.turns(messages);
         let messages = messages.iter().map(|m| as_template_sees_it(m, form));
         let messages: Vec<Value> = messages.collect();
         let mut context = self.variables.clone();

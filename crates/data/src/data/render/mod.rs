@@ -398,8 +398,7 @@ impl Renderer {
         // Thoughts of the prompt that are left out before an answer would make the rest of the prompt part of it.
         if self.messages.is_some() && answered.shared < answered.alone.len() {
             let mut spans = self.assistant_spans(&all, tools, &text, place)?;
-            let answers = all[prompt.len()..].iter();
-            let answers = answers.filter(|m| m.role == "assistant").count();
+            let answers: usize = all[prompt.len()..].iter().map(spans_of).sum();
             spans.drain(..spans.len().saturating_sub(answers));
             document.supervised = supervised_in(&offsets, &spans);
         }
@@ -456,7 +455,7 @@ impl Renderer {
             return Ok(Vec::new());
         };
         if let Some(spans) = self.messages.and_then(|format| format.written(text))
-            && spans.len() == messages.iter().filter(|m| m.role == "assistant").count()
+            && spans.len() == messages.iter().map(spans_of).sum::<usize>()
         {
             return Ok(spans);
         }
@@ -498,6 +497,14 @@ pub fn turn_ends(template: &Template, tokenizer: &Tokenizer) -> Vec<u32> {
 /// The format of a template's answers, if it is one of messages.
 fn messages(template: &Template, tokenizer: &Tokenizer) -> Option<&'static Format> {
     Format::of(template, tokenizer).filter(|format| format.has_messages())
+}
+
+/// Turns that a template of messages writes of one: each call is one.
+fn spans_of(message: &Message) -> usize {
+    match message.role == "assistant" {
+        true => unwritten::calls(message).map_or(1, Vec::len),
+        false => 0,
+    }
 }
 
 /// A placeholder answer for finding what the template puts after one.

@@ -122,8 +122,16 @@ impl Reader {
             return false;
         }
         if !OPENINGS.iter().any(|opening| rest.starts_with(opening)) {
-            if !is_end && OPENINGS.iter().any(|opening| opening.starts_with(rest)) {
-                return false;
+            if OPENINGS.iter().any(|opening| opening.starts_with(rest)) {
+                match (is_end, has_role) {
+                    (false, _) => return false,
+                    // Behind a message it is a header that a limit cut.
+                    (true, true) => {
+                        self.held.clear();
+                        return false;
+                    }
+                    (true, false) => {}
+                }
             }
             return self.enter(Place::Text, role);
         }
@@ -135,7 +143,7 @@ impl Reader {
         if message.is_none() {
             match is_end {
                 // One that a limit cut says nothing.
-                true if header.contains(CHANNEL) => self.held.clear(),
+                true if has_role || header.contains(CHANNEL) => self.held.clear(),
                 true => return self.enter(Place::Text, role),
                 false => {}
             }
