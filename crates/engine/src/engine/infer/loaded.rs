@@ -476,6 +476,10 @@ impl TextModel for LoadedModel {
         sampling: &Sampling,
         variables: &Map<String, Value>,
     ) -> Result<RenderedPrompt, String> {
+        let is_bare = matches!(prompt, Prompt::Text(_) | Prompt::Tokens(_));
+        if is_bare && !variables.is_empty() {
+            return Err("a text has no template, so it has no variables either".into());
+        }
         match prompt {
             Prompt::Text(text) => self.of_text(text),
             Prompt::Tokens(tokens) => self.of_tokens(tokens),

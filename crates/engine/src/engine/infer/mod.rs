@@ -134,7 +134,7 @@ pub trait TextModel {
     ) -> Result<RenderedPrompt, String> {
         match variables.is_empty() {
             true => self.read(prompt, sampling),
-            false => Err("this prompt has no chat template, so it has no variables either".into()),
+            false => Err("this model has no chat template, so it has no variables either".into()),
         }
     }
 

@@ -196,7 +196,7 @@ impl Format {
     }
 
     /// The one in which a template writes a call of an earlier turn.
-    pub fn written_by(template: &Template) -> Option<&'static Format> {
+    fn written_by(template: &Template) -> Option<&'static Format> {
         let rendered = template
             .render(&calls::example(), None, GenerationPrompt::Without)
             .ok()?;

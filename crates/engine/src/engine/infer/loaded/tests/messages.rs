@@ -77,6 +77,31 @@ fn answers(held: &mut LoadedModel, prompt: &Prompt, wanted: &Wanted) -> Vec<(Str
 }
 
 #[test]
+fn a_request_sets_variables_that_the_template_names() {
+    let held = held();
+    let read = |variables: serde_json::Value| {
+        let prompt = Prompt::Turns(vec![Turn::new("user", "So?")]);
+        let variables = variables.as_object().unwrap().clone();
+        let reading = held.read_with(&prompt, &Sampling::default(), &variables);
+        reading.map(|reading| reading.text)
+    };
+    assert!(read(json!({})).unwrap().contains("Reasoning: medium"));
+    let high = read(json!({"reasoning_effort": "high"})).unwrap();
+    assert!(high.contains("Reasoning: high"));
+    let why = read(json!({"enable_thinking": false})).unwrap_err();
+    assert!(why.contains("no variable `enable_thinking`"), "{why}");
+    let text = held.read_with(&"So?".into(), &Sampling::default(), &Map::new());
+    assert_eq!(text.unwrap().text, "So?");
+    let effort = json!({"reasoning_effort": "high"});
+    let why = held.read_with(
+        &"So?".into(),
+        &Sampling::default(),
+        effort.as_object().unwrap(),
+    );
+    assert!(why.unwrap_err().contains("a text has no template"));
+}
+
+#[test]
 fn only_the_marks_of_a_turn_end_an_answer() {
     let held = held();
     let active = held.conventions.active();
