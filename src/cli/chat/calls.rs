@@ -1,8 +1,10 @@
-//! Tool calls of a conversation: shown as calls at a terminal, and answered by `/tool TEXT`. Nothing is executed.
+//! The parts of a conversation's answers: thoughts, text, and tool calls, which are answered by `/tool TEXT`. Nothing is executed.
 
 use crate::base::text::{one_line, sanitize};
 use crate::cli::out;
-use crate::data::chat::tool_calls::{Call, CallReader, Format, Part, Tools, read_all};
+use crate::data::chat::tool_calls::{
+    AnswerReader, Call, Format, Part, ReadAnswer, Tools, read_all,
+};
 use crate::wire::Turn;
 use serde_json::Value;
 
@@ -15,7 +17,7 @@ const INDENT: &str = "    ";
 pub struct Calls {
     tools: Tools,
     format: Option<&'static Format>,
-    reader: Option<CallReader>,
+    reader: Option<AnswerReader>,
     asked: Vec<Call>,
     results: Vec<Turn>,
 }
@@ -43,7 +45,7 @@ impl Calls {
     pub fn begin(&mut self, word: Option<&str>) {
         self.format = word.and_then(Format::named);
         let tools = self.tools.clone();
-        self.reader = self.format.map(|format| CallReader::new(format, tools));
+        self.reader = self.format.map(|format| AnswerReader::new(format, tools));
     }
 
     /// What can be shown of an answer by now.
@@ -56,32 +58,42 @@ impl Calls {
 
     /// The rest, at its end.
     pub fn finish(&mut self) -> Vec<Part> {
-        self.reader.take().map_or_else(Vec::new, CallReader::finish)
+        self.reader
+            .take()
+            .map_or_else(Vec::new, AnswerReader::finish)
     }
 
-    /// The text of a whole answer, which is turn number `turn`, and its calls in their order.
-    pub fn of(&self, answer: &str, turn: usize) -> (String, Vec<Call>) {
+    /// Whether the answer is one of messages, which nobody reads as they are written.
+    pub fn has_messages(&self) -> bool {
+        self.format.is_some_and(Format::has_messages)
+    }
+
+    /// The parts of a whole answer, which is turn number `turn`, its calls in their order.
+    pub fn of(&self, answer: &str, turn: usize) -> ReadAnswer {
         let Some(format) = self.format else {
-            return (answer.into(), Vec::new());
+            return ReadAnswer {
+                text: answer.into(),
+                ..ReadAnswer::default()
+            };
         };
-        let (text, calls) = read_all(format, &self.tools, answer);
-        let calls = calls.into_iter().enumerate();
-        let numbered = calls.map(|(at, call)| call.numbered(turn, at));
-        (text, numbered.collect())
+        let mut read = read_all(format, &self.tools, answer);
+        let calls = std::mem::take(&mut read.calls).into_iter().enumerate();
+        read.calls = calls.map(|(at, call)| call.numbered(turn, at)).collect();
+        read
     }
 
     /// An answer as turn number `at` of the conversation; its calls wait for results.
     pub fn turn(&mut self, answer: &str, at: usize) -> Turn {
-        let (text, calls) = self.of(answer, at);
+        let read = self.of(answer, at);
         self.results.clear();
-        self.asked = calls;
+        let fields = read.fields();
+        self.asked = read.calls;
         // What is no call stays as it was written.
-        if self.asked.is_empty() {
+        if self.asked.is_empty() && !self.has_messages() {
             return Turn::new("assistant", answer);
         }
-        let mut turn = Turn::new("assistant", text);
-        let calls = self.asked.iter().map(Call::as_value).collect();
-        turn.extra.insert("tool_calls".into(), calls);
+        let mut turn = Turn::new("assistant", read.text);
+        turn.extra = fields;
         turn
     }
 

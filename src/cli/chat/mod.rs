@@ -21,6 +21,7 @@ use crate::link::{Link, launch::Launcher};
 use crate::models::Parts;
 use crate::nn::KvPrecision;
 use keyboard::Keyboard;
+use serde_json::{Map, Value};
 use session::{ChatOptions, ChatSession, LineResult};
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
@@ -56,6 +57,9 @@ pub struct Args {
     /// Answer with JSON of this schema, or with a call where there are tools: a file with a JSON schema
     #[arg(long, value_name = "FILE.json")]
     pub json_schema: Option<PathBuf>,
+    /// Variables of the chat template, as a JSON object: '{"reasoning_effort": "high"}'
+    #[arg(long, value_name = "JSON", conflicts_with = "raw", value_parser = variables)]
+    pub chat_template_kwargs: Option<Map<String, Value>>,
     /// Complete the text as it is, without a chat template
     #[arg(long)]
     pub raw: bool,
@@ -70,6 +74,16 @@ pub struct Args {
     pub kv_cache: KvPrecision,
     #[command(flatten)]
     pub sampling: SamplingArgs,
+}
+
+/// # Errors
+/// It is no JSON object.
+fn variables(text: &str) -> Result<Map<String, Value>, String> {
+    match serde_json::from_str(text) {
+        Ok(Value::Object(variables)) => Ok(variables),
+        Ok(_) => Err("expected a JSON object such as {\"reasoning_effort\": \"high\"}".into()),
+        Err(e) => Err(format!("not JSON: {e}")),
+    }
 }
 
 const SCHEMA_HINT: &str = r#"a JSON schema such as {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}"#;
@@ -91,6 +105,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         system: args.system.clone(),
         tools,
         json_schema,
+        template: args.chat_template_kwargs.clone().unwrap_or_default(),
         raw: args.raw,
         show_prompt: args.show_prompt,
         json: args.json,

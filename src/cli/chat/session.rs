@@ -16,7 +16,7 @@ use crate::cli::exit::Failure;
 use crate::link::{Incoming, Link, message};
 use crate::wire::{Calling, Command, Event, Prompt, StopReason, Turn, Wanted};
 use results::Last;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::io::Write;
 
 /// Tokens of an answer in a conversation, at most: a model that was taught to ends it before.
@@ -34,6 +34,8 @@ pub struct ChatOptions {
     pub tools: Vec<Value>,
     /// Answers are JSON values of this schema.
     pub json_schema: Option<Value>,
+    /// Variables of the chat template.
+    pub template: Map<String, Value>,
     pub raw: bool,
     pub show_prompt: bool,
     pub json: bool,
@@ -136,6 +138,7 @@ impl<'a, W: Write> ChatSession<'a, W> {
             let said = [
                 (options.system.is_some(), "--system"),
                 (!options.tools.is_empty(), "--tools"),
+                (!options.template.is_empty(), "--chat-template-kwargs"),
             ];
             if let Some((_, option)) = said.iter().find(|(said, _)| *said) {
                 let what = format!("this model has no chat template, so {option} cannot be used");
@@ -381,6 +384,10 @@ impl<'a, W: Write> ChatSession<'a, W> {
                     .filter(|_| has_tools)
                     .map(|_| Calling::default()),
                 json_schema,
+                template: match self.converses {
+                    true => self.options.template.clone(),
+                    false => Map::new(),
+                },
                 ..Wanted::default()
             },
         })?;
@@ -391,7 +398,8 @@ impl<'a, W: Write> ChatSession<'a, W> {
         self.last = None;
         self.calls.begin(None);
         let refused = self.answer(asked, keyboard, &mut answer);
-        if self.options.terminal && !self.options.json {
+        let is_read = self.options.terminal || self.calls.has_messages();
+        if is_read && !self.options.json {
             let rest = self.calls.finish();
             self.show(rest)?;
         }

@@ -1,17 +1,18 @@
-//! One answer while the model writes it: its tokens, and the tool calls in its text.
+//! One answer while the model writes it: its tokens, and the thoughts and tool calls in its text.
 
 use super::failed::Failed;
 use super::model::{Model, Piece, Pieces, Score};
 use super::reply::{Finish, Token, Usage};
 use crate::base::human;
-use crate::data::chat::tool_calls::{Call, CallReader, Format, Part, Tools};
+use crate::data::chat::tool_calls::{AnswerReader, Call, Format, Part, Tools};
 use crate::wire::StopReason;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How calls are read out of an answer.
+/// How an answer to a conversation is read.
 pub struct CallsRead {
-    pub tools: Tools,
+    /// None: nothing is a call.
+    pub tools: Option<Tools>,
     /// Several of them; otherwise the answer ends at the first call.
     pub several: bool,
     /// What ends an answer that calls.
@@ -60,7 +61,7 @@ enum Calls {
     /// The format is not known yet.
     Wanted(CallsRead),
     Read {
-        reader: CallReader,
+        reader: AnswerReader,
         several: bool,
         end: Finish,
         found: bool,
@@ -101,9 +102,10 @@ impl Answer {
             match self.pieces.recv().await.map(|(piece, _)| piece) {
                 Some(Piece::Begun {
                     tool_calls,
+                    opening,
                     prompt_tokens,
                 }) => {
-                    self.calls.begin(tool_calls.as_deref());
+                    self.calls.begin(tool_calls.as_deref(), &opening);
                     self.usage.prompt = self.counted(prompt_tokens);
                 }
                 Some(Piece::Prompt(scores)) => self.echo.scores.extend(scores),
@@ -159,30 +161,37 @@ impl Answer {
         self.ready.push_back(Step::End(end));
     }
 
-    /// A token's text is what it adds before the first call that it completes; it may be empty.
+    /// A token's text is what it adds first; it may be empty. Further parts, as calls are, have no token of their own.
     fn pass_on(&mut self, parts: Vec<Part>, score: Option<Score>) {
         let mut parts = parts.into_iter().peekable();
-        let first = match parts.next_if(|part| matches!(part, Part::Text(_))) {
-            Some(Part::Text(text)) => text,
-            _ => String::new(),
+        let first = match parts.next_if(|part| !matches!(part, Part::Call(_))) {
+            Some(Part::Text(text)) => (text, false),
+            Some(Part::Thought(text)) => (text, true),
+            Some(Part::Call(_)) | None => (String::new(), false),
         };
-        if score.is_some() || !first.is_empty() {
-            let token = self.token(first, score);
+        if score.is_some() || !first.0.is_empty() {
+            let token = self.token(first.0, score, first.1);
             self.ready.push_back(token);
         }
         for part in parts {
             let step = match part {
-                Part::Text(text) => self.token(text, None),
+                Part::Text(text) => self.token(text, None, false),
+                Part::Thought(text) => self.token(text, None, true),
                 Part::Call(call) => Step::Call(call),
             };
             self.ready.push_back(step);
         }
     }
 
-    fn token(&mut self, text: String, score: Option<Score>) -> Step {
+    fn token(&mut self, text: String, score: Option<Score>, is_thought: bool) -> Step {
         let at = self.at;
         self.at += text.chars().count();
-        Step::Token(Token { text, score, at })
+        Step::Token(Token {
+            text,
+            score,
+            at,
+            is_thought,
+        })
     }
 
     /// The prompt before the answer, where it is to be repeated: its text, then its tokens, each at its place in the text.
@@ -202,7 +211,7 @@ impl Answer {
                 .flat_map(|score| score.bytes.iter().copied())
                 .collect(),
         };
-        let text = self.token(String::from_utf8_lossy(&bytes).into_owned(), None);
+        let text = self.token(String::from_utf8_lossy(&bytes).into_owned(), None, false);
         self.ready.push_back(text);
         let (mut rest, mut at) = (bytes.as_slice(), 0);
         for score in scores {
@@ -215,6 +224,7 @@ impl Answer {
                 text: String::new(),
                 score: Some(score),
                 at,
+                is_thought: false,
             }));
             // Bytes that begin a character.
             at += taken.iter().filter(|byte| (**byte as i8) >= -0x40).count();
@@ -224,14 +234,20 @@ impl Answer {
 }
 
 impl Calls {
-    /// Begins with the format of that name.
-    fn begin(&mut self, word: Option<&str>) {
+    /// Begins with the format of that name, where the prompt has it begin.
+    fn begin(&mut self, word: Option<&str>, opening: &str) {
         *self = match (
             std::mem::replace(self, Calls::None),
             word.and_then(Format::named),
         ) {
+            // Without tools only messages are taken apart.
+            (Calls::Wanted(CallsRead { tools: None, .. }), Some(format))
+                if !format.has_messages() =>
+            {
+                Calls::None
+            }
             (Calls::Wanted(wanted), Some(format)) => Calls::Read {
-                reader: CallReader::new(format, wanted.tools),
+                reader: AnswerReader::behind(opening, format, wanted.tools),
                 several: wanted.several,
                 end: wanted.end,
                 found: false,

@@ -87,6 +87,7 @@ impl Server {
                     && accepted.head.logprobs.is_some(),
                 json_schema: accepted.json_schema.clone(),
                 calls: accepted.calls.held.clone(),
+                template: accepted.template.clone(),
                 repeatable: accepted.repeatable,
             },
             prompt: prompt.clone(),
@@ -96,17 +97,19 @@ impl Server {
             },
             adapter: accepted.adapter.clone(),
         };
-        let calls = match &job.prompt {
-            Prompt::WithTools { tools, .. } => Some(CallsRead {
-                tools: Tools::new(tools.clone()),
+        let tools = match &job.prompt {
+            Prompt::WithTools { tools, .. } => Some(Tools::new(tools.clone())),
+            _ => None,
+        };
+        let calls =
+            matches!(job.prompt, Prompt::WithTools { .. } | Prompt::Turns(_)).then(|| CallsRead {
+                tools,
                 several: accepted.calls.several,
                 end: match accepted.calls.is_named {
                     true => Finish::Stop,
                     false => Finish::ToolCalls,
                 },
-            }),
-            _ => None,
-        };
+            });
         Answer::begin(
             accepted.head.id.clone(),
             index.is_multiple_of(accepted.n),

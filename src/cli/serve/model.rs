@@ -60,8 +60,10 @@ pub struct Score {
 pub enum Piece {
     /// The first one of an answer.
     Begun {
-        /// The format of its tool calls, where there are tools and it is known.
+        /// The format of its tool calls, where it is known.
         tool_calls: Option<String>,
+        /// What its prompt has begun of it, in a format of messages.
+        opening: String,
         prompt_tokens: u64,
     },
     /// Tokens of the prompt, where they are wanted.
@@ -90,6 +92,7 @@ impl Piece {
     /// About what it takes while it waits.
     fn bytes(&self) -> usize {
         let more: usize = match self {
+            Piece::Begun { opening, .. } => opening.len(),
             Piece::Prompt(scores) => scores.iter().map(Score::bytes).sum(),
             Piece::Token { text, score } => text.len() + score.as_ref().map_or(0, Score::bytes),
             _ => 0,

@@ -78,6 +78,9 @@ impl Head {
     /// A token's chunk.
     pub fn piece(&self, index: u64, token: &Token) -> Value {
         let mut choice = match self.endpoint {
+            Endpoint::Chat if token.is_thought => {
+                json!({"index": index, "delta": {"reasoning_content": token.text}})
+            }
             Endpoint::Chat => json!({"index": index, "delta": {"content": token.text}}),
             Endpoint::Completions => json!({"index": index, "text": token.text}),
         };
@@ -177,6 +180,9 @@ fn spelt(bytes: &[u8]) -> String {
 /// The message of an answer: without a text if it only calls tools.
 fn message(choice: &Choice) -> Value {
     let mut message = json!({"role": "assistant", "content": choice.text});
+    if !choice.thought.is_empty() {
+        message["reasoning_content"] = choice.thought.as_str().into();
+    }
     if !choice.calls.is_empty() {
         if choice.text.is_empty() {
             message["content"] = Value::Null;
@@ -215,12 +221,15 @@ pub struct Token {
     pub score: Option<Score>,
     /// Characters of the answer before it.
     pub at: usize,
+    /// What it adds is a thought, not text.
+    pub is_thought: bool,
 }
 
 /// A finished answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Choice {
     pub index: u64,
+    pub thought: String,
     pub text: String,
     pub tokens: Vec<Token>,
     pub calls: Vec<Call>,
@@ -231,6 +240,7 @@ impl Choice {
     pub fn new(index: u64) -> Choice {
         Choice {
             index,
+            thought: String::new(),
             text: String::new(),
             tokens: Vec::new(),
             calls: Vec::new(),
@@ -239,7 +249,10 @@ impl Choice {
     }
 
     pub fn push(&mut self, token: Token) {
-        self.text.push_str(&token.text);
+        match token.is_thought {
+            true => self.thought.push_str(&token.text),
+            false => self.text.push_str(&token.text),
+        }
         self.tokens.push(token);
     }
 }

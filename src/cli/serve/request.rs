@@ -9,7 +9,7 @@ use crate::base::text::one_line;
 use crate::wire::{Prompt, Turn};
 pub use calls::Calls;
 use fields::{Fields, mistyped};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Tokens of an answer in a conversation whose length nobody limits.
 const ANSWER: usize = 1024;
@@ -53,6 +53,8 @@ pub struct Asked {
     pub calls: Calls,
     /// Answers are JSON values of this schema.
     pub json_schema: Option<Value>,
+    /// Variables of the chat template.
+    pub template: Map<String, Value>,
     /// The request names a seed, or the server has one: the same request gets the same answer.
     pub repeatable: bool,
 }
@@ -123,6 +125,7 @@ pub fn read(endpoint: Endpoint, body: &[u8], defaults: &Defaults) -> Result<Aske
         echo,
         calls,
         json_schema,
+        template: template(endpoint, &mut fields)?,
         repeatable: names_seed || defaults.seed.is_some(),
     };
     fields.finish()?;
@@ -178,6 +181,33 @@ fn sampling(
         stop: stop.unwrap_or_else(|| defaults.stop.clone()),
         context: defaults.context,
     })
+}
+
+/// `chat_template_kwargs`, and `reasoning_effort` as one of them.
+fn template(endpoint: Endpoint, fields: &mut Fields) -> Result<Map<String, Value>, Wrong> {
+    const VARIABLES: &str = "chat_template_kwargs";
+    const EFFORT: &str = "reasoning_effort";
+    /// What the template gets of the conversation.
+    const OWN: [&str; 4] = ["messages", "tools", "documents", "add_generation_prompt"];
+    if endpoint == Endpoint::Completions {
+        return Ok(Map::new());
+    }
+    let mut variables = match fields.take(VARIABLES) {
+        None => Map::new(),
+        Some(Value::Object(variables)) => variables,
+        Some(other) => return Err(mistyped(VARIABLES, "an object", &other)),
+    };
+    if let Some(own) = OWN.iter().find(|own| variables.contains_key(**own)) {
+        let name = format!("{VARIABLES}.{own}");
+        return Err(Wrong::field(
+            &name,
+            "the server sets it: see the fields messages and tools",
+        ));
+    }
+    if let Some(effort) = fields.text(EFFORT)? {
+        variables.insert(EFFORT.into(), effort.into());
+    }
+    Ok(variables)
 }
 
 fn usage_in_stream(fields: &mut Fields) -> Result<bool, Wrong> {

@@ -16,7 +16,7 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::{get, post};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -175,6 +175,8 @@ pub struct Accepted {
     pub echo: bool,
     /// Answers are JSON values of this schema.
     pub json_schema: Option<Value>,
+    /// Variables of the chat template.
+    pub template: Map<String, Value>,
     /// The same request gets the same answer.
     pub repeatable: bool,
     pub place: Place,
@@ -240,6 +242,7 @@ impl Server {
             calls: asked.calls,
             echo: asked.echo,
             json_schema: asked.json_schema,
+            template: asked.template,
             repeatable: asked.repeatable,
             adapter,
         })

@@ -6,6 +6,7 @@
 
 use super::super::chat::session::gone;
 use super::model::{Piece, Reply, Score, Waiting};
+use crate::data::chat::tool_calls::Format;
 use crate::link::{Incoming, Link, SendError};
 use crate::wire::{Command, CommandId, Event, LikelyToken, Num, PromptToken, StopReason};
 use std::collections::{HashMap, VecDeque};
@@ -202,11 +203,13 @@ fn piece(event: Event) -> Option<(CommandId, Piece)> {
     Some(match event {
         Event::Prompted {
             command,
+            text,
             tool_calls,
             prompt_tokens,
-            ..
         } => {
+            let format = tool_calls.as_deref().and_then(Format::named);
             let begun = Piece::Begun {
+                opening: format.map_or("", |format| format.opening(&text)).into(),
                 tool_calls,
                 prompt_tokens,
             };

@@ -5,6 +5,7 @@ mod calls;
 mod engine;
 mod failures;
 mod logprobs;
+mod messages;
 mod parallel;
 mod streams;
 

@@ -304,6 +304,7 @@ mod tests {
                 one: true,
             }),
             repeatable: true,
+            template: serde_json::Map::from_iter([("reasoning_effort".to_string(), "high".into())]),
         };
         line("a".into(), wanted);
         let old = r#"{"v":1,"seq":4,"t":7,"event":{"type":"Token","command":1,"text":"x","logprob":-1.0}}"#;

@@ -87,6 +87,9 @@ pub struct Wanted {
     /// text was rounded otherwise, above all with quantized weights.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub repeatable: bool,
+    /// Variables of the chat template for this conversation: `reasoning_effort`, `enable_thinking` …
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    pub template: serde_json::Map<String, serde_json::Value>,
 }
 
 /// Calls of the tools of a prompt, in a format that is known. Where a JSON schema is wanted as well, the answer is one or the other.

@@ -4,7 +4,6 @@ use super::{Answer, ChatSession, Keyboard, gone};
 use crate::base::human;
 use crate::base::text::{one_line, sanitize};
 use crate::cli::exit::Failure;
-use crate::data::chat::tool_calls::Call;
 use crate::link::Incoming;
 use crate::wire::{Command, CommandId, Event, StopReason};
 use serde_json::{Value, json};
@@ -84,11 +83,11 @@ impl<W: Write> ChatSession<'_, W> {
                         let token = json!({"id": id, "text": text, "logprob": logprob});
                         answer.tokens.push(token);
                     }
-                    false if self.options.terminal => {
+                    // A pipe gets what the model wrote, unless that is in messages.
+                    false if self.options.terminal || self.calls.has_messages() => {
                         let parts = self.calls.push(&text);
                         self.show(parts)?;
                     }
-                    // A pipe gets what the model wrote.
                     false => self.print(&text)?,
                 }
                 answer.text.push_str(&text);
@@ -173,9 +172,12 @@ impl<W: Write> ChatSession<'_, W> {
             // Of the turn; none: the base alone.
             "adapter": self.in_use,
         });
-        let (_, calls) = self.calls.of(&answer.text, self.turns.len());
-        if !calls.is_empty() {
-            object["tool_calls"] = calls.iter().map(Call::as_value).collect();
+        let read = self.calls.of(&answer.text, self.turns.len());
+        for (name, value) in read.fields() {
+            object[name] = value;
+        }
+        if self.calls.has_messages() {
+            object["text"] = read.text.into();
         }
         if self.options.show_prompt {
             object["rendered"] = answer.prompt.as_str().into();

@@ -7,9 +7,13 @@ use crate::data::chat::tool_calls::Part;
 use crate::wire::Turn;
 use std::io::Write;
 
+/// What stands before a thought.
+const THINKS: &str = "thinking: ";
+
 /// What was shown of an answer last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Last {
+    Thought,
     Text,
     Call,
 }
@@ -76,13 +80,29 @@ impl<W: Write> ChatSession<'_, W> {
         }
     }
 
-    /// Text and calls, each of which has lines of its own.
+    /// Thoughts, text and calls, each of which has lines of its own. Thoughts are for who reads along: a pipe gets the answer.
     pub(super) fn show(&mut self, parts: Vec<Part>) -> std::io::Result<()> {
         for part in parts {
             match part {
+                Part::Thought(_) if !self.options.terminal => {}
+                Part::Thought(text) => {
+                    if self.last != Some(Last::Thought) {
+                        if self.last.is_some() {
+                            self.end_line()?;
+                        }
+                        self.print(THINKS)?;
+                    }
+                    self.print(&text)?;
+                    self.last = Some(Last::Thought);
+                }
                 Part::Text(text) => {
-                    if self.last == Some(Last::Call) && !text.starts_with('\n') {
-                        self.end_line()?;
+                    match self.last {
+                        Some(Last::Call) if !text.starts_with('\n') => self.end_line()?,
+                        Some(Last::Thought) => {
+                            self.end_line()?;
+                            self.end_line()?;
+                        }
+                        _ => {}
                     }
                     self.print(&text)?;
                     self.last = Some(Last::Text);

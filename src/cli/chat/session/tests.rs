@@ -1,5 +1,6 @@
 //! A conversation with a scripted engine.
 
+mod messages;
 mod printed;
 
 use super::*;

@@ -149,6 +149,8 @@ const KNOWN: &[&str] = &[
     "tools",
     "tool_choice",
     "parallel_tool_calls",
+    "reasoning_effort",
+    "chat_template_kwargs",
 ];
 
 pub fn mistyped(param: &str, expected: &str, found: &Value) -> Wrong {

@@ -424,3 +424,38 @@ fn what_is_wrong_is_named_with_what_was_expected() {
     let broken = read(Endpoint::Chat, b"{", &Defaults::default()).unwrap_err();
     assert!(broken.what.contains("not JSON"), "{broken:?}");
 }
+
+#[test]
+fn variables_of_the_template_are_passed_on() {
+    let of = |more: Value| chat(more).map(|asked| Value::from(asked.template));
+    assert_eq!(of(json!({})), Ok(json!({})));
+    assert_eq!(
+        of(json!({"reasoning_effort": "high"})),
+        Ok(json!({"reasoning_effort": "high"}))
+    );
+    let both = json!({"reasoning_effort": "low", "chat_template_kwargs": {"enable_thinking": false, "reasoning_effort": "high"}});
+    assert_eq!(
+        of(both),
+        Ok(json!({"enable_thinking": false, "reasoning_effort": "low"}))
+    );
+    for (more, part) in [
+        (
+            json!({"reasoning_effort": 3}),
+            "reasoning_effort: expected a text",
+        ),
+        (
+            json!({"chat_template_kwargs": "x"}),
+            "chat_template_kwargs: expected an object",
+        ),
+        (
+            json!({"chat_template_kwargs": {"messages": []}}),
+            "chat_template_kwargs.messages: the server sets it",
+        ),
+    ] {
+        let why = of(more).unwrap_err();
+        assert!(why.starts_with(part), "{why}");
+    }
+    let text = json!({"prompt": "x", "reasoning_effort": "high"});
+    let why = read_as(Endpoint::Completions, &text).unwrap_err();
+    assert!(why.starts_with("reasoning_effort: unknown"), "{why}");
+}

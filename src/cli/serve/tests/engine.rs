@@ -11,6 +11,9 @@ pub(super) const BREAKS: &str = "break";
 /// A prompt that ends the engine.
 pub(super) const DIES: &str = "die";
 
+/// A prompt that begins so is written as it is: messages, as gpt-oss has them.
+pub(super) const CHANNEL: &str = "<|channel|>";
+
 /// An engine that answers with its prompt's letters, reversed; with those in their order where there are tools.
 pub(super) fn engine(
     template: Option<&str>,
@@ -90,7 +93,16 @@ pub(super) fn engine(
                         });
                     }
                     let mut letters: Vec<char> = text.chars().rev().collect();
-                    if matches!(prompt, Prompt::WithTools { .. }) {
+                    if text.starts_with(CHANNEL) {
+                        letters.reverse();
+                        let end = "<|start|>user<|message|>a<|end|><|start|>assistant";
+                        say(Event::Prompted {
+                            command: request.id,
+                            text: end.into(),
+                            prompt_tokens: 3,
+                            tool_calls: Some("harmony".into()),
+                        });
+                    } else if matches!(prompt, Prompt::WithTools { .. }) {
                         letters.reverse();
                         say(Event::Prompted {
                             command: request.id,

@@ -14,8 +14,9 @@ use minijinja::value::{Tuple, Value, ValueKind, from_args};
 use minijinja::{Environment, Error, ErrorKind, State};
 use minijinja_contrib::pycompat;
 
-/// Instructions that one rendering may take: a conversation of 1,000 turns with tools takes about 100,000.
-pub const FUEL: u64 = 1_000_000;
+/// Instructions that one rendering may take, a second's work: a conversation of 1,000 turns with tools takes about 100,000. gpt-oss's
+/// template looks for a later answer behind each call, which for 2,000 turns of calls takes more than ten million.
+pub const FUEL: u64 = 20_000_000;
 
 /// They stand around generated text while a template renders, and nowhere else: noncharacters, which Unicode keeps out
 /// of text that is exchanged.

@@ -122,6 +122,24 @@ impl Template {
         self
     }
 
+    /// The same for one conversation, with these variables besides.
+    #[must_use]
+    pub fn given(&self, variables: &Map<String, Value>) -> Template {
+        let mut template = self.clone();
+        template.variables.extend(variables.clone());
+        template
+    }
+
+    /// Whether its text names a variable.
+    pub fn names(&self, variable: &str) -> bool {
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        self.source.match_indices(variable).any(|(at, _)| {
+            let before = self.source[..at].chars().next_back();
+            let behind = self.source[at + variable.len()..].chars().next();
+            !before.is_some_and(is_part) && !behind.is_some_and(is_part)
+        })
+    }
+
     /// For messages.
     pub fn name(&self) -> &str {
         &self.name
@@ -252,6 +270,7 @@ impl Template {
         tools: Option<&Value>,
         prompt: GenerationPrompt,
     ) -> Map<String, Value> {
+        let messages = form.turns(messages);
         let messages = messages.iter().map(|m| as_template_sees_it(m, form));
         let messages: Vec<Value> = messages.collect();
         let mut context = self.variables.clone();

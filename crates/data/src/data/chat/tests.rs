@@ -74,6 +74,16 @@ fn output_and_work_are_bounded() {
     assert!(error.hint().contains("does not terminate"), "{error}");
 }
 
+/// gpt-oss's template looks through all later turns behind each call.
+#[test]
+fn a_long_conversation_fits_a_template_that_looks_ahead_in_each_turn() {
+    let source = "{% for m in messages %}{% for later in messages[loop.index:] %}{% if later.role == 'none' %}x{% endif %}{% endfor %}{{ m.role[0] }}{% endfor %}";
+    let template = Template::from_jinja("t", source).unwrap();
+    let many = vec![Message::new("user", "hi"); 1500];
+    let text = template.render(&many, None, GenerationPrompt::Without);
+    assert_eq!(text.unwrap().len(), many.len());
+}
+
 /// The deepest template that the scan lets pass fits the stack of a thread, in a debug build too.
 #[test]
 fn nothing_that_passes_the_scan_overflows_a_threads_stack() {

@@ -1,9 +1,10 @@
 //! From an example to the tokens that a model sees, with the loss mask. Turning turns into text is up to chat templates
 //! ([`super::chat`]); sharing batches between documents is up to packing.
 //!
-//! There are three ways to find the assistant's spans, in this order: the template's own `generation` blocks; those of a
-//! built-in template that renders the same text for the row; or the growth of the text from turn to turn, which needs a
-//! template that never changes what it rendered before. A template that does is rejected, not guessed at.
+//! There are four ways to find the assistant's spans, in this order: the template's own `generation` blocks; those of a
+//! built-in template that renders the same text for the row; the marks of a format of messages, which name who writes; or the
+//! growth of the text from turn to turn, which needs a template that never changes what it rendered before. A template that
+//! does is rejected, not guessed at.
 
 mod mask;
 mod post_training;
@@ -18,6 +19,7 @@ pub(in crate::data) use turns::SpecialTokens;
 pub use turns::decoded;
 pub use unwritten::Unwritten;
 
+use super::chat::tool_calls::Format;
 use super::chat::{BUILTIN, GenerationPrompt, Template};
 use super::formats::weight;
 use super::source::CONTINUES;
@@ -148,6 +150,8 @@ pub struct Parts {
     twin: Option<Template>,
     train_on: TrainOn,
     special: turns::SpecialTokens,
+    /// Of a template that writes messages.
+    messages: Option<&'static Format>,
     /// The template writes an answer otherwise than its generation prompt begins one.
     opens_otherwise: bool,
 }
@@ -172,6 +176,7 @@ impl Renderer {
             twin: twin.and_then(matching_builtin),
             special: turns::SpecialTokens::of(&tokenizer),
             opens_otherwise: template.as_ref().is_some_and(opens_otherwise),
+            messages: template.as_ref().and_then(|t| messages(t, &tokenizer)),
             tokenizer,
             template,
             train_on,
@@ -390,6 +395,13 @@ impl Renderer {
             .map_err(at(place))?;
         let mut answered = Answered::new(alone, ids, added);
         let mut document = std::mem::take(&mut answered.document);
+        // Thoughts of the prompt that are left out before an answer would make the rest of the prompt part of it.
+        if self.messages.is_some() && answered.shared < answered.alone.len() {
+            let mut spans = self.assistant_spans(&all, tools, &text, place)?;
+            let answers: usize = all[prompt.len()..].iter().map(spans_of).sum();
+            spans.drain(..spans.len().saturating_sub(answers));
+            document.supervised = supervised_in(&offsets, &spans);
+        }
         if train_on == TrainOn::Assistant {
             let spans = self.assistant_spans(&all, tools, &text, place)?;
             let written = supervised_in(&offsets, &spans);
@@ -442,6 +454,11 @@ impl Renderer {
         let Some(template) = &self.template else {
             return Ok(Vec::new());
         };
+        if let Some(spans) = self.messages.and_then(|format| format.written(text))
+            && spans.len() == messages.iter().map(spans_of).sum::<usize>()
+        {
+            return Ok(spans);
+        }
         mask::by_growth(template, messages, tools, text)
             .map_err(|what| RowFault::new(place, what, mask::UNSTABLE_FIX))
     }
@@ -464,6 +481,10 @@ pub fn end_tokens(tokenizer: &Tokenizer, template: Option<&Template>) -> Vec<u32
 /// The tokens with which a template ends the assistant's turn: as it does, and as its author said. A template of a model whose
 /// texts end otherwise than its turns says it wrong: its `eos_token` is that of texts.
 pub fn turn_ends(template: &Template, tokenizer: &Tokenizer) -> Vec<u32> {
+    if let Some(format) = messages(template, tokenizer) {
+        let ends = format.turn_ends().iter();
+        return ends.filter_map(|end| tokenizer.id(end)).collect();
+    }
     let said = template.turn_end().and_then(|text| tokenizer.id(text));
     let mut ends: Vec<u32> = behind_an_answer(template, tokenizer)
         .into_iter()
@@ -471,6 +492,19 @@ pub fn turn_ends(template: &Template, tokenizer: &Tokenizer) -> Vec<u32> {
         .collect();
     ends.dedup();
     ends
+}
+
+/// The format of a template's answers, if it is one of messages.
+fn messages(template: &Template, tokenizer: &Tokenizer) -> Option<&'static Format> {
+    Format::of(template, tokenizer).filter(|format| format.has_messages())
+}
+
+/// Turns that a template of messages writes of one: each call is one.
+fn spans_of(message: &Message) -> usize {
+    match message.role == "assistant" {
+        true => unwritten::calls(message).map_or(1, Vec::len),
+        false => 0,
+    }
 }
 
 /// A placeholder answer for finding what the template puts after one.

@@ -1,5 +1,7 @@
 //! Documents compared with those of TRL's trainer (`tests/oracle/masks_oracle.py`), and what is rejected.
 
+mod messages;
+
 use super::*;
 use crate::data::Unit;
 use serde_json::json;

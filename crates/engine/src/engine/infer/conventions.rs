@@ -36,13 +36,16 @@ impl Conventions {
         child: &Child,
     ) -> (Conventions, Option<String>) {
         let (template, note) = opening::template(&tokenizer, child);
-        let ends = opening::ends(said, &tokenizer, template.as_ref(), vocab_size);
+        let calls = template.as_ref();
+        let calls = calls.and_then(|template| Format::of(template, &tokenizer));
+        let mut ends = opening::ends(said, &tokenizer, template.as_ref(), vocab_size);
+        // Some files name it as an end: the model would fall silent behind its thoughts.
+        let goes_on = calls.and_then(|format| tokenizer.id(format.message_end()?));
+        ends.retain(|id| Some(*id) != goes_on);
         let training = match template {
             Some(_) => Training::default(),
             None => opening::training(path, &ends),
         };
-        let calls = template.as_ref();
-        let calls = calls.and_then(|template| Format::of(template, &tokenizer));
         let tokenizer = Arc::new(tokenizer);
         let vocabulary = Vocabulary::new(Arc::clone(&tokenizer), ends.clone(), vocab_size);
         let conventions = Conventions {

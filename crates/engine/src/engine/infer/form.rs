@@ -8,7 +8,7 @@ mod work;
 pub(super) use work::{FormOf, Vocabulary};
 
 use crate::base::text::one_line;
-use crate::data::chat::tool_calls::{Callable, Format, Grammar, Tools};
+use crate::data::chat::tool_calls::{Body, Callable, Format, Function, Tools};
 use crate::data::tokenizer::{TokenBytes, Tokenizer};
 use crate::nn::generate::{Constraint, FORBIDDEN};
 use crate::wire::Calling;
@@ -105,41 +105,42 @@ impl Forms {
             })
     }
 
-    /// A text with calls of these tools in this format; of a JSON schema, too, where there is one, and where no call must be.
+    /// A text with calls of these tools in this format; of a JSON schema, too, where there is one, and where no call must be. Of a
+    /// format of messages that is what the answer says behind its thoughts. It goes on where its prompt ends.
     ///
     /// # Errors
     /// A sentence: as [`Forms::json`], with the tool; or the format cannot hold a tool's schema.
-    pub fn calls(
+    pub fn answer(
         &self,
-        format: &Format,
-        tools: &Tools,
-        wanted: &Calling,
+        (format, prompt): (&Format, &str),
+        calls: Option<(&Tools, &Calling)>,
         schema: Option<&Value>,
     ) -> Result<Form, String> {
         let is_token = |text: &str| self.added.contains(text);
-        let callable = Callable {
+        let callable = calls.map(|(tools, wanted)| Callable {
             functions: tools.functions(wanted.function.as_deref()),
             several: !wanted.one,
             is_token: &is_token,
-        };
-        if callable.functions.is_empty() {
+        });
+        let functions = callable.iter().flat_map(|callable| &callable.functions);
+        let functions: Vec<Function> = functions.copied().collect();
+        if callable.is_some() && functions.is_empty() {
             return Err("there is no such tool to call".into());
         }
-        let grammar = match (wanted.required, schema) {
-            (true, _) => format.calls(&callable)?,
-            (false, Some(schema)) => Grammar::One(vec![
-                Grammar::Json(schema.clone()),
-                format.calls(&callable)?,
-            ]),
-            (false, None) => format.text_and_calls(&callable)?,
+        schema.map_or(Ok(()), |schema| self.check(schema))?;
+        let schema = schema.filter(|_| !calls.is_some_and(|(_, wanted)| wanted.required));
+        let body = match (schema, calls) {
+            (Some(schema), _) => Body::Json(schema),
+            (None, Some((_, wanted))) if wanted.required => Body::None,
+            (None, _) => Body::Text,
         };
+        let grammar = format.answer(body, callable.as_ref(), prompt)?;
         let special = |mark: &str| self.special.get(mark).copied();
         // Before the parser sees one that it would not survive.
-        for function in &callable.functions {
+        for function in &functions {
             self.check(&function.arguments()?)
                 .map_err(|why| format!("the parameters of {}: {why}", function.name))?;
         }
-        schema.map_or(Ok(()), |schema| self.check(schema))?;
         let json = |schema: &Value| styled(&references::followed(schema).unwrap_or_default());
         let rules = lark::rules(&grammar, &special, &json);
         let why = match self.parser(TopLevelGrammar::from_lark(rules)) {
@@ -147,15 +148,13 @@ impl Forms {
             Err(why) => why,
         };
         // One of the schemas is at fault, or all of them are too much.
-        for function in &callable.functions {
+        for function in &functions {
             let fault = self.json(&function.arguments()?).err();
             if let Some(why) = fault {
                 return Err(format!("the parameters of {}: {why}", function.name));
             }
         }
-        let fault = schema
-            .filter(|_| !wanted.required)
-            .and_then(|schema| self.json(schema).err());
+        let fault = schema.and_then(|schema| self.json(schema).err());
         Err(fault.unwrap_or_else(|| format!("calls of these tools cannot be followed: {why}")))
     }
 

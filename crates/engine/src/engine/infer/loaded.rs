@@ -10,7 +10,7 @@ use crate::base::human::{self, counted};
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::base::text::one_line;
 use crate::data::chat::tool_calls::{FORMATS, Format, Tools};
-use crate::data::chat::{ASK_WITHOUT_TOOLS, GenerationPrompt};
+use crate::data::chat::{ASK_WITHOUT_TOOLS, GenerationPrompt, Template};
 use crate::data::render::decoded;
 use crate::data::tokenizer::{self, TextStream};
 use crate::data::{DataError, Message};
@@ -23,7 +23,7 @@ use crate::models::{self, SourceError};
 use crate::nn::generate::{self, Asked, Constraint, Rows, WhenFull};
 use crate::nn::{KvPrecision, Model, storage_name};
 use crate::wire::{Event, Prompt, StopReason, Turn, Wanted};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -292,7 +292,9 @@ impl LoadedModel {
         turns: &[Turn],
         tools: &[Value],
         sampling: &Sampling,
+        variables: &Map<String, Value>,
     ) -> Result<RenderedPrompt, String> {
+        let template = self.template_with(variables)?;
         let context = self.model.shape().seq_len;
         let room = context.saturating_sub(sampling.max_new_tokens.min(context / ROOM));
         let first = turns
@@ -304,30 +306,49 @@ impl LoadedModel {
         let begins: Vec<usize> = std::iter::once(first).chain(users).collect();
         newest(&begins, |from| {
             let kept = [&turns[..first], &turns[from..]].concat();
-            let reading = self.of_turns(&kept, tools)?;
+            let reading = self.of_turns(&template, &kept, tools)?;
             let fits = sampling.context != ContextLimit::Auto || reading.tokens.len() <= room;
             let dropped = from - first;
             Ok((RenderedPrompt { dropped, ..reading }, fits))
         })
     }
 
-    /// A conversation as rendered by the template, up to the start of the assistant's turn.
-    fn of_turns(&self, turns: &[Turn], tools: &[Value]) -> Result<RenderedPrompt, String> {
-        let active = self.conventions.active();
-        let Some(template) = &active.template else {
+    /// The chat template with these variables besides.
+    fn template_with(&self, variables: &Map<String, Value>) -> Result<Cow<'_, Template>, String> {
+        let Some(template) = &self.conventions.active().template else {
             return Err(
                 "this model has no chat template: it is a base model, which completes text. Send it raw text"
                     .into(),
             );
         };
+        if let Some(name) = variables.keys().find(|name| !template.names(name)) {
+            let name = one_line(name);
+            return Err(format!(
+                "this model's chat template has no variable `{name}`: leave it out"
+            ));
+        }
+        Ok(match variables.is_empty() {
+            true => Cow::Borrowed(template),
+            false => Cow::Owned(template.given(variables)),
+        })
+    }
+
+    /// A conversation as rendered by the template, up to the start of the assistant's turn.
+    fn of_turns(
+        &self,
+        template: &Template,
+        turns: &[Turn],
+        tools: &[Value],
+    ) -> Result<RenderedPrompt, String> {
+        let active = self.conventions.active();
         let messages: Vec<Message> = turns.iter().map(message).collect();
         // As in training.
         let messages = decoded(&messages);
         // A started assistant turn follows the generation prompt.
         let (before, begun) = match messages.split_last() {
             None => return Err("the conversation is empty: type a message".into()),
-            Some((last, before)) if last.role == "assistant" => (before, last.content.as_str()),
-            Some(_) => (messages.as_slice(), ""),
+            Some((last, before)) if last.role == "assistant" => (before, begun(last, active.calls)),
+            Some(_) => (messages.as_slice(), String::new()),
         };
         let render = |tools| {
             let text = template.render(before, tools, GenerationPrompt::With);
@@ -340,7 +361,7 @@ impl LoadedModel {
                 "this model's chat template does not render tools: it was not trained to call any; {ASK_WITHOUT_TOOLS}"
             ));
         }
-        let text = text + begun;
+        let text = text + &begun;
         let tokens = active.tokenizer.encode(&text).map_err(|e| e.to_string())?;
         match tokens.is_empty() {
             true => Err("the template rendered the conversation to an empty text".into()),
@@ -427,6 +448,15 @@ fn newest<T>(
     Ok(made)
 }
 
+/// What a started turn has written so far, in the format of the model's answers.
+fn begun(turn: &Message, format: Option<&Format>) -> String {
+    let thought = turn.extra.get("reasoning_content").and_then(Value::as_str);
+    match (format, turn.content.is_empty() && thought.is_none()) {
+        (Some(format), false) => format.begun(&turn.content, thought),
+        _ => turn.content.clone(),
+    }
+}
+
 fn message(turn: &Turn) -> Message {
     Message {
         role: turn.role.clone(),
@@ -437,12 +467,25 @@ fn message(turn: &Turn) -> Message {
 
 impl TextModel for LoadedModel {
     fn read(&self, prompt: &Prompt, sampling: &Sampling) -> Result<RenderedPrompt, String> {
+        self.read_with(prompt, sampling, &Map::new())
+    }
+
+    fn read_with(
+        &self,
+        prompt: &Prompt,
+        sampling: &Sampling,
+        variables: &Map<String, Value>,
+    ) -> Result<RenderedPrompt, String> {
+        let is_bare = matches!(prompt, Prompt::Text(_) | Prompt::Tokens(_));
+        if is_bare && !variables.is_empty() {
+            return Err("a text has no template, so it has no variables either".into());
+        }
         match prompt {
             Prompt::Text(text) => self.of_text(text),
             Prompt::Tokens(tokens) => self.of_tokens(tokens),
-            Prompt::Turns(turns) => self.of_newest_turns(turns, &[], sampling),
+            Prompt::Turns(turns) => self.of_newest_turns(turns, &[], sampling, variables),
             Prompt::WithTools { messages, tools } => {
-                self.of_newest_turns(messages, tools, sampling)
+                self.of_newest_turns(messages, tools, sampling, variables)
             }
         }
     }
@@ -464,18 +507,26 @@ impl TextModel for LoadedModel {
     }
 
     fn form(&self, reading: &RenderedPrompt, wanted: &Wanted) -> Result<Option<FormWork>, String> {
-        let form = match (&wanted.calls, &wanted.json_schema) {
-            (None, None) => return Ok(None),
-            (None, Some(schema)) => FormOf::Json(schema.clone()),
-            (Some(calls), schema) => FormOf::Calls {
-                format: reading
-                    .tool_calls
-                    .and_then(Format::named)
-                    .ok_or_else(unknown_calls)?,
-                tools: Tools::new(reading.tools.clone()),
-                wanted: calls.clone(),
-                json_schema: schema.clone(),
+        let format = reading.tool_calls.and_then(Format::named);
+        let messages = format.filter(|format| format.has_messages());
+        let form = match (&wanted.calls, &wanted.json_schema, messages) {
+            (None, None, _) => return Ok(None),
+            (None, Some(schema), None) => FormOf::Json(schema.clone()),
+            (None, Some(schema), Some(format)) => FormOf::Answer {
+                format,
+                prompt: format.opening(&reading.text).into(),
+                calls: None,
+                json_schema: Some(schema.clone()),
             },
+            (Some(calls), schema, _) => {
+                let format = format.ok_or_else(unknown_calls)?;
+                FormOf::Answer {
+                    format,
+                    prompt: format.opening(&reading.text).into(),
+                    calls: Some((Tools::new(reading.tools.clone()), calls.clone())),
+                    json_schema: schema.clone(),
+                }
+            }
         };
         let vocabulary = Arc::clone(&self.conventions.active().vocabulary);
         Ok(Some(Box::new(move || form.compile(&vocabulary))))

@@ -122,6 +122,22 @@ pub trait TextModel {
     /// A sentence for the user: an empty prompt, no chat template, or turns or tools that it refuses.
     fn read(&self, prompt: &Prompt, sampling: &Sampling) -> Result<RenderedPrompt, String>;
 
+    /// [`TextModel::read`] with these variables of the chat template.
+    ///
+    /// # Errors
+    /// As [`TextModel::read`]; or the template has no such variable.
+    fn read_with(
+        &self,
+        prompt: &Prompt,
+        sampling: &Sampling,
+        variables: &serde_json::Map<String, serde_json::Value>,
+    ) -> Result<RenderedPrompt, String> {
+        match variables.is_empty() {
+            true => self.read(prompt, sampling),
+            false => Err("this model has no chat template, so it has no variables either".into()),
+        }
+    }
+
     /// Answers that can be written at once.
     fn rows(&self) -> usize {
         1

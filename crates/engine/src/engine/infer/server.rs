@@ -217,7 +217,8 @@ impl InferenceServer<'_> {
     fn begin(&mut self, model: &mut dyn TextModel, asked: Asked) {
         let id = asked.id;
         let begun = self.clock.elapsed();
-        let reading = match model.read(&asked.prompt, &asked.sampling) {
+        let variables = &asked.wanted.template;
+        let reading = match model.read_with(&asked.prompt, &asked.sampling, variables) {
             Ok(reading) => reading,
             Err(why) => {
                 let why = Err(NoAnswer::Refused(why));

@@ -48,6 +48,16 @@ impl Grammar {
     }
 }
 
+/// What an answer says where it calls nothing.
+#[derive(Debug, Clone, Copy)]
+pub enum Body<'a> {
+    /// It must call.
+    None,
+    Text,
+    /// A JSON value of this schema.
+    Json(&'a Value),
+}
+
 /// The calls that an answer may have.
 pub struct Callable<'a> {
     pub functions: Vec<Function<'a>>,

@@ -12,6 +12,7 @@ pub(super) const FORMAT: Format = Format {
     bare: None,
     read,
     write,
+    turn_ends: &[],
 };
 
 fn read(text: &str, reading: Reading) -> Block {

@@ -12,6 +12,7 @@ pub(super) const FORMAT: Format = Format {
     bare: Some("{"),
     read,
     write,
+    turn_ends: &[],
 };
 
 fn read(text: &str, reading: Reading) -> Block {

@@ -16,6 +16,7 @@ pub(super) const FORMAT: Format = Format {
     bare: None,
     read,
     write,
+    turn_ends: &[],
 };
 
 fn read(text: &str, _: Reading) -> Block {

@@ -1,8 +1,9 @@
-//! Tool calls in an answer's text: the formats in which chat templates write them, one file each, and what a call looks like. How
-//! calls of a conversation's history are given to a template is in [`super::calls`].
+//! What an answer's text consists of: tool calls, in the formats in which chat templates write them, one file each, and in the format
+//! of messages also thoughts. How calls of a conversation's history are given to a template is in [`super::calls`].
 
 mod file;
 mod grammar;
+mod harmony;
 mod hermes;
 mod json;
 mod lfm;
@@ -15,16 +16,18 @@ mod tools;
 mod xml;
 
 pub use file::{TOOL_FILE, check_tool, read_tools};
-pub use grammar::{Callable, Function, Grammar};
-pub use reader::{CallReader, Part};
-pub use shown::{ShownLine, read_all};
+pub use grammar::{Body, Callable, Function, Grammar};
+pub use reader::{AnswerReader, Part};
+pub use shown::{ReadAnswer, ShownLine, read_all};
 pub use tools::Tools;
 
 use super::{GenerationPrompt, Template, calls};
 use crate::data::Tokenizer;
+use std::ops::Range;
 
 /// Every format. Where two can read the same text, the earlier one is taken.
 pub const FORMATS: &[&Format] = &[
+    &harmony::FORMAT,
     &hermes::FORMAT,
     &xml::FORMAT,
     &mistral::FORMAT,
@@ -59,6 +62,9 @@ pub struct Format {
     /// # Errors
     /// A sentence: it cannot hold a tool's schema.
     write: fn(&Callable) -> Result<Grammar, String>,
+    /// Where all of an answer stands in messages, the marks of which end its turn: what templates put behind earlier answers may
+    /// only end a message. Empty for formats of calls in a text.
+    turn_ends: &'static [&'static str],
 }
 
 /// What else a format may look at.
@@ -97,11 +103,69 @@ impl Format {
         written.or_else(|| FORMATS.iter().find(known).copied())
     }
 
-    /// An answer that calls.
+    /// Whether all of an answer stands in messages, of which some are thoughts.
+    pub fn has_messages(&self) -> bool {
+        !self.turn_ends.is_empty()
+    }
+
+    /// The marks that end a turn, of a format of messages.
+    pub fn turn_ends(&self) -> &'static [&'static str] {
+        self.turn_ends
+    }
+
+    /// The mark that ends a message and not the turn.
+    pub fn message_end(&self) -> Option<&'static str> {
+        self.has_messages().then_some(harmony::END)
+    }
+
+    /// What the assistant has written of a rendered conversation, a span for each turn; none of a format that does not say it.
+    pub fn written(&self, rendered: &str) -> Option<Vec<Range<usize>>> {
+        self.has_messages().then(|| harmony::written(rendered))
+    }
+
+    /// An assistant's turn that is to go on, as the model has begun it.
+    pub fn begun(&self, text: &str, thought: Option<&str>) -> String {
+        match self.has_messages() {
+            true => harmony::begun(text, thought),
+            false => text.into(),
+        }
+    }
+
+    /// The part of a prompt that says where its answer goes on.
+    pub fn opening<'a>(&self, prompt: &'a str) -> &'a str {
+        match self.has_messages() {
+            true => harmony::opening(prompt),
+            false => "",
+        }
+    }
+
+    /// Answers that have this body or call, and go on where `prompt` ends.
     ///
     /// # Errors
     /// A sentence: the format cannot hold a tool's schema.
-    pub fn calls(&self, callable: &Callable) -> Result<Grammar, String> {
+    pub fn answer(
+        &self,
+        body: Body,
+        callable: Option<&Callable>,
+        prompt: &str,
+    ) -> Result<Grammar, String> {
+        if self.has_messages() {
+            return harmony::answer(body, callable, prompt);
+        }
+        match (body, callable) {
+            (Body::None | Body::Text, None) => Ok(Grammar::Without(self.marks)),
+            (Body::Json(schema), None) => Ok(Grammar::Json(schema.clone())),
+            (Body::None, Some(callable)) => self.calls(callable),
+            (Body::Text, Some(callable)) => self.text_and_calls(callable),
+            (Body::Json(schema), Some(callable)) => Ok(Grammar::One(vec![
+                Grammar::Json(schema.clone()),
+                self.calls(callable)?,
+            ])),
+        }
+    }
+
+    /// An answer that calls.
+    fn calls(&self, callable: &Callable) -> Result<Grammar, String> {
         let calls = (self.write)(callable)?;
         Ok(match (self.bare, self.marks) {
             (None, [mark, ..]) => Grammar::All(vec![Grammar::Mark(mark), calls]),
@@ -110,10 +174,7 @@ impl Format {
     }
 
     /// An answer that may call: any text, with calls behind it.
-    ///
-    /// # Errors
-    /// As [`Format::calls`].
-    pub fn text_and_calls(&self, callable: &Callable) -> Result<Grammar, String> {
+    fn text_and_calls(&self, callable: &Callable) -> Result<Grammar, String> {
         let calls = (self.write)(callable)?;
         let text = Grammar::Without(self.marks);
         Ok(match (self.bare, self.marks) {

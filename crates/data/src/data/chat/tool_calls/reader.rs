@@ -1,18 +1,67 @@
-//! Finds calls in a text that arrives in pieces.
+//! The parts of an answer that arrives in pieces.
 
-use super::{Block, Call, Format, Reading, Tools};
+use super::{Block, Call, Format, Reading, Tools, harmony};
 
 /// A part of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
+    /// What the model thinks before it answers, where the format sets that apart.
+    Thought(String),
     Text(String),
     Call(Call),
 }
 
-/// Holds back what may be the beginning of a call. What turns out to be none is text, as it was written; the space around calls is
-/// left out.
+/// Reads an answer in its format.
 #[derive(Debug)]
-pub struct CallReader {
+pub struct AnswerReader(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Calls(CallReader),
+    Messages(Box<harmony::Reader>),
+}
+
+impl AnswerReader {
+    /// Of an answer to a question.
+    pub fn new(format: &'static Format, tools: Tools) -> AnswerReader {
+        AnswerReader(match format.has_messages() {
+            true => Kind::Messages(Box::new(harmony::Reader::new(true))),
+            false => Kind::Calls(CallReader::new(format, tools)),
+        })
+    }
+
+    /// Of an answer that goes on where `prompt` ends; without tools what would be a call of a format of messages stays text.
+    pub fn behind(prompt: &str, format: &'static Format, tools: Option<Tools>) -> AnswerReader {
+        match (format.has_messages(), tools) {
+            (true, tools) => {
+                let reader = harmony::Reader::behind(prompt, tools.is_some());
+                AnswerReader(Kind::Messages(Box::new(reader)))
+            }
+            (false, tools) => AnswerReader::new(format, tools.unwrap_or_default()),
+        }
+    }
+
+    /// Takes a piece; returns what is certain by now.
+    pub fn push(&mut self, piece: &str) -> Vec<Part> {
+        match &mut self.0 {
+            Kind::Calls(reader) => reader.push(piece),
+            Kind::Messages(reader) => reader.push(piece),
+        }
+    }
+
+    /// The rest, at the end of the text.
+    pub fn finish(self) -> Vec<Part> {
+        match self.0 {
+            Kind::Calls(reader) => reader.finish(),
+            Kind::Messages(reader) => reader.finish(),
+        }
+    }
+}
+
+/// Finds calls in a text. Holds back what may be the beginning of a call. What turns out to be none is text, as it was written; the
+/// space around calls is left out.
+#[derive(Debug)]
+struct CallReader {
     format: &'static Format,
     tools: Tools,
     held: String,
@@ -22,7 +71,7 @@ pub struct CallReader {
 }
 
 impl CallReader {
-    pub fn new(format: &'static Format, tools: Tools) -> CallReader {
+    fn new(format: &'static Format, tools: Tools) -> CallReader {
         CallReader {
             format,
             tools,
@@ -32,14 +81,12 @@ impl CallReader {
         }
     }
 
-    /// Takes a piece; returns what is certain by now.
-    pub fn push(&mut self, piece: &str) -> Vec<Part> {
+    fn push(&mut self, piece: &str) -> Vec<Part> {
         self.held.push_str(piece);
         self.parts(false)
     }
 
-    /// The rest, at the end of the text.
-    pub fn finish(mut self) -> Vec<Part> {
+    fn finish(mut self) -> Vec<Part> {
         let mut parts = self.parts(true);
         if !(self.has_calls && self.held.trim().is_empty()) {
             let rest = std::mem::take(&mut self.held);

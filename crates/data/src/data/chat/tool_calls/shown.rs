@@ -1,6 +1,6 @@
 //! A call as people read it, and as a turn of a conversation has it.
 
-use super::{Call, CallReader, Format, Part, Tools};
+use super::{AnswerReader, Call, Format, Part, Tools};
 use serde_json::{Map, Value, json};
 
 /// Values that are longer are written part by part, in columns.
@@ -61,19 +61,50 @@ impl Call {
     }
 }
 
-/// The text of a whole answer without its calls, and these.
-pub fn read_all(format: &'static Format, tools: &Tools, answer: &str) -> (String, Vec<Call>) {
-    let mut reader = CallReader::new(format, tools.clone());
+/// The parts of a whole answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReadAnswer {
+    /// What the model thought before it answered.
+    pub thought: String,
+    pub text: String,
+    pub calls: Vec<Call>,
+}
+
+impl ReadAnswer {
+    /// What a message of the role `assistant` has besides the text.
+    pub fn fields(&self) -> Map<String, Value> {
+        let mut fields = Map::new();
+        if !self.thought.is_empty() {
+            fields.insert("reasoning_content".into(), self.thought.as_str().into());
+        }
+        if !self.calls.is_empty() {
+            let calls = self.calls.iter().map(Call::as_value).collect();
+            fields.insert("tool_calls".into(), calls);
+        }
+        fields
+    }
+}
+
+impl FromIterator<Part> for ReadAnswer {
+    fn from_iter<T: IntoIterator<Item = Part>>(parts: T) -> ReadAnswer {
+        let mut answer = ReadAnswer::default();
+        for part in parts {
+            match part {
+                Part::Thought(more) => answer.thought.push_str(&more),
+                Part::Text(more) => answer.text.push_str(&more),
+                Part::Call(call) => answer.calls.push(call),
+            }
+        }
+        answer
+    }
+}
+
+/// The parts of a whole answer in this format.
+pub fn read_all(format: &'static Format, tools: &Tools, answer: &str) -> ReadAnswer {
+    let mut reader = AnswerReader::new(format, tools.clone());
     let mut parts = reader.push(answer);
     parts.extend(reader.finish());
-    let (mut text, mut calls) = (String::new(), Vec::new());
-    for part in parts {
-        match part {
-            Part::Text(more) => text.push_str(&more),
-            Part::Call(call) => calls.push(call),
-        }
-    }
-    (text, calls)
+    parts.into_iter().collect()
 }
 
 fn line(indent: usize, text: &str) -> ShownLine {

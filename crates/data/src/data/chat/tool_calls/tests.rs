@@ -14,21 +14,15 @@ fn read_in(word: &str, size: usize, answer: &str) -> (String, Vec<Call>) {
             "level": {"oneOf": [{"const": 3}, {"allOf": [{"type": "boolean"}]}]}}}}}),
         json!({"name": "now"}),
     ]);
-    let mut reader = CallReader::new(Format::named(word).unwrap(), tools);
+    let mut reader = AnswerReader::new(Format::named(word).unwrap(), tools);
     let chars: Vec<char> = answer.chars().collect();
     let pieces = chars
         .chunks(size)
         .map(|piece| piece.iter().collect::<String>());
     let mut parts: Vec<Part> = pieces.flat_map(|piece| reader.push(&piece)).collect();
     parts.extend(reader.finish());
-    let (mut text, mut calls) = (String::new(), Vec::new());
-    for part in parts {
-        match part {
-            Part::Text(more) => text.push_str(&more),
-            Part::Call(call) => calls.push(call),
-        }
-    }
-    (text, calls)
+    let answer: ReadAnswer = parts.into_iter().collect();
+    (answer.text, answer.calls)
 }
 
 /// The same however the answer is cut: `name arguments` of each call.

@@ -21,6 +21,7 @@ pub(super) const FORMAT: Format = Format {
     bare: None,
     read,
     write: write::calls,
+    turn_ends: &[],
 };
 
 /// Why a text is not a whole call.

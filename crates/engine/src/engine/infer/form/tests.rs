@@ -1,6 +1,7 @@
 //! Forms over a vocabulary of letters and some longer tokens.
 
 mod calls;
+mod messages;
 
 use super::*;
 use crate::data::tokenizer::TokenizerConfig;

@@ -46,10 +46,11 @@ impl Vocabulary {
 /// What an answer's form is made of.
 pub(in super::super) enum FormOf {
     Json(Value),
-    Calls {
+    /// An answer in the model's format, which goes on where its prompt ends.
+    Answer {
         format: &'static Format,
-        tools: Tools,
-        wanted: Calling,
+        prompt: String,
+        calls: Option<(Tools, Calling)>,
         json_schema: Option<Value>,
     },
 }
@@ -58,17 +59,20 @@ impl FormOf {
     /// Compiles it.
     ///
     /// # Errors
-    /// A sentence: see [`Forms::json`], [`Forms::calls`].
+    /// A sentence: see [`Forms::json`], [`Forms::answer`].
     pub fn compile(&self, vocabulary: &Vocabulary) -> Result<Box<dyn Constraint>, String> {
         let forms = vocabulary.forms()?;
         let form = match self {
             FormOf::Json(schema) => forms.json(schema)?,
-            FormOf::Calls {
+            FormOf::Answer {
                 format,
-                tools,
-                wanted,
+                prompt,
+                calls,
                 json_schema,
-            } => forms.calls(format, tools, wanted, json_schema.as_ref())?,
+            } => {
+                let calls = calls.as_ref().map(|(tools, wanted)| (tools, wanted));
+                forms.answer((format, prompt), calls, json_schema.as_ref())?
+            }
         };
         Ok(Box::new(form))
     }

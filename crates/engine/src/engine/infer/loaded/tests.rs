@@ -1,5 +1,7 @@
 //! A small random model in a folder, with all kinds of requests.
 
+mod messages;
+
 use super::*;
 use crate::data::tokenizer::TokenizerConfig;
 use crate::engine::infer::Step;

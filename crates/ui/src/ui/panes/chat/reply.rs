@@ -2,7 +2,7 @@
 
 use crate::base::clock::UnixMillis;
 use crate::base::sampling::Sampling;
-use crate::data::chat::tool_calls::{Call, CallReader, Format, Part, Tools};
+use crate::data::chat::tool_calls::{AnswerReader, Call, Format, Part, ReadAnswer, Tools};
 use crate::wire::{CommandId, Event, StopReason, Turn};
 use serde_json::Value;
 
@@ -105,16 +105,17 @@ impl Reply {
         *self = Reply {
             text: std::mem::take(&mut self.text),
             marks: std::mem::take(&mut self.marks),
+            tool_calls: self.tool_calls,
             ..Reply::begin(sent, sampling, now)
         };
     }
 
-    /// The text, with calls of these tools as such: of one that is being written nothing yet.
+    /// The text, with thoughts and calls of these tools as such: of a call that is being written nothing yet.
     pub fn parts(&self, tools: &[Value]) -> Vec<Part> {
         let Some(format) = self.tool_calls.and_then(Format::named) else {
             return vec![Part::Text(self.text.clone())];
         };
-        let mut reader = CallReader::new(format, Tools::new(tools.to_vec()));
+        let mut reader = AnswerReader::new(format, Tools::new(tools.to_vec()));
         let mut parts = reader.push(&self.text);
         if !self.streaming() {
             parts.extend(reader.finish());
@@ -124,11 +125,7 @@ impl Reply {
 
     /// The calls in it.
     pub fn calls(&self, tools: &[Value]) -> Vec<Call> {
-        let call = |part| match part {
-            Part::Call(call) => Some(call),
-            Part::Text(_) => None,
-        };
-        self.parts(tools).into_iter().filter_map(call).collect()
+        self.parts(tools).into_iter().collect::<ReadAnswer>().calls
     }
 
     /// The same, each with an id, of answer number `turn`.
@@ -141,19 +138,16 @@ impl Reply {
 
     /// As the turn of a conversation: calls are such, and what is none stays as it was written.
     pub fn turn(&self, tools: &[Value], turn: usize) -> Turn {
-        let calls = self.numbered_calls(tools, turn);
-        if calls.is_empty() {
+        let mut read: ReadAnswer = self.parts(tools).into_iter().collect();
+        read.calls = self.numbered_calls(tools, turn);
+        let format = self.tool_calls.and_then(Format::named);
+        if read.calls.is_empty() && !format.is_some_and(Format::has_messages) {
             return Turn::new("assistant", self.text.as_str());
         }
-        let text = |part| match part {
-            Part::Text(text) => Some(text),
-            Part::Call(_) => None,
-        };
-        let texts: String = self.parts(tools).into_iter().filter_map(text).collect();
-        let mut said = Turn::new("assistant", texts);
-        let calls = calls.iter().map(Call::as_value).collect();
-        said.extra.insert("tool_calls".into(), calls);
-        said
+        Turn {
+            extra: read.fields(),
+            ..Turn::new("assistant", read.text)
+        }
     }
 
     pub fn streaming(&self) -> bool {

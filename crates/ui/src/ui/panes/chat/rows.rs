@@ -100,7 +100,25 @@ fn answered(
     let parts = by_parts.then(|| reply.parts(tools));
     for part in parts.into_iter().flatten() {
         match part {
-            Part::Text(part) => text.push(&part, Meaning::Text),
+            Part::Thought(part) => {
+                if !text.ends_as(Meaning::Muted) {
+                    if !text.text.trim().is_empty() {
+                        rows.extend(text.rows(look));
+                    }
+                    text = Styled::default();
+                    rows.extend(note("thinking", Meaning::Muted, look));
+                }
+                text.push(&part, Meaning::Muted);
+            }
+            Part::Text(part) => {
+                // A thought has rows of its own.
+                if text.ends_as(Meaning::Muted) {
+                    rows.extend(text.rows(look));
+                    rows.push(Line::default());
+                    text = Styled::default();
+                }
+                text.push(&part, Meaning::Text);
+            }
             Part::Call(call) => {
                 if !text.text.trim().is_empty() {
                     rows.extend(text.rows(look));
@@ -184,6 +202,10 @@ impl Styled {
             Some((end, last)) if *last == meaning => *end = self.text.len(),
             _ => self.parts.push((self.text.len(), meaning)),
         }
+    }
+
+    fn ends_as(&self, meaning: Meaning) -> bool {
+        self.parts.last().is_some_and(|(_, last)| *last == meaning)
     }
 
     fn rows(&self, look: Look) -> Vec<Line<'static>> {

@@ -100,9 +100,13 @@ fn markdown(conversation: &Conversation, columns: &[&Column]) -> String {
     out
 }
 
-/// The answer to read: each call as a block of its own.
+/// The answer to read: each thought as a quotation, each call as a block of its own.
 fn text_of(reply: &Reply, tools: &[Value]) -> String {
     let part = |part| match part {
+        Part::Thought(text) => {
+            let lines = text.trim().lines().map(|line| format!("> {line}"));
+            lines.collect::<Vec<_>>().join("\n")
+        }
         Part::Text(text) => text.trim().to_string(),
         Part::Call(call) => {
             let lines = call.lines().into_iter();

@@ -1,7 +1,7 @@
 //! Answers that call tools, in each format of calls.
 
 use super::*;
-use crate::data::chat::tool_calls::{FORMATS, read_all};
+use crate::data::chat::tool_calls::{FORMATS, ReadAnswer, read_all};
 use crate::data::tokenizer::Marks;
 
 const WORDS: &str = "<tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_call> <function=add><parameter=a>1</parameter></function> [TOOL_CALLS] <|tool_call_start|>[add(a=1)]<|tool_call_end|> parameters text note";
@@ -73,11 +73,15 @@ fn a_required_call_has_arguments_of_its_schema_whatever_is_drawn() {
     for format in FORMATS {
         let mut names = std::collections::BTreeSet::new();
         for seed in 0..12 {
-            let form = forms.calls(format, &tools, &one, None).unwrap();
+            let form = forms
+                .answer((format, ""), Some((&tools, &one)), None)
+                .unwrap();
             let Some(text) = drawn(form, &tokenizer, size, seed) else {
                 continue;
             };
-            let (rest, calls) = read_all(format, &tools, &text);
+            let ReadAnswer {
+                text: rest, calls, ..
+            } = read_all(format, &tools, &text);
             assert_eq!(
                 (rest.as_str(), calls.len()),
                 ("", 1),
@@ -125,7 +129,11 @@ fn calls_are_written_as_templates_write_them() {
     let tools = Tools::new(definitions());
     let follows = |word: &str, wanted: &Calling, schema: Option<&Value>, text: &str| {
         let form = forms
-            .calls(Format::named(word).unwrap(), &tools, wanted, schema)
+            .answer(
+                (Format::named(word).unwrap(), ""),
+                Some((&tools, wanted)),
+                schema,
+            )
             .unwrap();
         super::follows(form, &tokenizer, size, text)
     };
@@ -209,7 +217,9 @@ fn marks_that_are_tokens_come_as_these() {
     let forms = Forms::new(&tokenizer, &tokenizer.token_bytes(), &[end], size).unwrap();
     let tools = Tools::new(definitions());
     let format = Format::named("mistral").unwrap();
-    let form = forms.calls(format, &tools, &required(), None).unwrap();
+    let form = forms
+        .answer((format, ""), Some((&tools, &required())), None)
+        .unwrap();
     let text = "[TOOL_CALLS]add[ARGS]{\"a\": 1, \"list\": [true]}[TOOL_CALLS]now[ARGS]{}";
     assert_eq!(
         tokenizer.encode(text).unwrap()[0],
@@ -217,7 +227,7 @@ fn marks_that_are_tokens_come_as_these() {
     );
     assert!(follows(form, &tokenizer, size, text));
     let form = forms
-        .calls(format, &tools, &Calling::default(), None)
+        .answer((format, ""), Some((&tools, &Calling::default())), None)
         .unwrap();
     assert!(follows(form, &tokenizer, size, &format!("So: {text}")));
 }
@@ -231,7 +241,11 @@ fn what_a_format_cannot_hold_is_refused_with_the_tool() {
             json!({"name": "f", "parameters": parameters}),
         ]);
         forms
-            .calls(Format::named(word).unwrap(), &tools, &required(), None)
+            .answer(
+                (Format::named(word).unwrap(), ""),
+                Some((&tools, &required())),
+                None,
+            )
             .err()
             .unwrap()
     };

@@ -155,3 +155,75 @@ fn results_of_calls_that_are_forgotten_are_dropped() {
     let results: Vec<&str> = results.map(|turn| turn.content.as_str()).collect();
     assert_eq!(results, ["4", ""]);
 }
+
+/// gpt-oss's messages: the thought stands before the answer, and goes back as such.
+#[test]
+fn a_thought_is_shown_apart_and_is_no_part_of_the_text() {
+    let written = "<|channel|>analysis<|message|>Easy.<|end|><|start|>assistant<|channel|>final<|message|>It is 4.";
+    let prompted = Event::Prompted {
+        command: 1,
+        text: "<|start|>assistant".into(),
+        prompt_tokens: 10,
+        tool_calls: Some("harmony".into()),
+    };
+    let mut chat = ready(&[Some("gpt_oss")]);
+    say(&mut chat, "2 + 2?");
+    let theme = crate::ui::theme::Theme::ansi();
+    let keymap = crate::ui::keymap::Keymap::embedded();
+    let look = rows::Look {
+        theme: &theme,
+        keymap: &keymap,
+        width: 80,
+        heat: Heat::Off,
+        shows_prompt: false,
+    };
+    let shown = |chat: &ChatPane| {
+        let rows = rows::rows(&chat.columns[0], &chat.conversation, look, 50);
+        rows.iter().map(|row| row.to_string().trim().to_string() + "\n").collect::<String>()
+    };
+    chat.sent(Slot(1), Ok(1));
+    chat.apply(Slot(1), &prompted, UnixMillis(50));
+    let (begun, rest) = written.split_at(34);
+    chat.apply(Slot(1), &token(1, begun), UnixMillis(100));
+    assert!(shown(&chat).contains("thinking\nEasy") && !shown(&chat).contains("<|"), "{}", shown(&chat));
+    chat.apply(Slot(1), &token(1, rest), UnixMillis(150));
+    chat.apply(Slot(1), &done(1, StopReason::Stop), UnixMillis(200));
+    assert!(shown(&chat).contains("thinking\nEasy.\n\nIt is 4.\n"), "{}", shown(&chat));
+    let sent = say(&mut chat, "3 + 3?");
+    let Prompt::Turns(turns) = prompt(&sent[0]) else {
+        panic!("{sent:?}");
+    };
+    assert_eq!(turns[1].content, "It is 4.");
+    assert_eq!(turns[1].extra["reasoning_content"], "Easy.");
+    let saved = chat.save().unwrap();
+    assert!(saved.markdown.contains("> Easy.\n\nIt is 4."), "{}", saved.markdown);
+    let row: serde_json::Value = serde_json::from_str(saved.jsonl.lines().next().unwrap()).unwrap();
+    assert_eq!(row["messages"][1]["reasoning_content"], "Easy.");
+}
+
+/// An answer that was cut in its thoughts goes on from there: the model reads it as it wrote it.
+#[test]
+fn an_answer_in_messages_goes_on_as_it_was_written() {
+    let begun = "<|channel|>analysis<|message|>Ea";
+    let mut chat = ready(&[Some("gpt_oss")]);
+    say(&mut chat, "2 + 2?");
+    chat.sent(Slot(1), Ok(1));
+    let prompted = |command| Event::Prompted {
+        command,
+        text: "<|start|>assistant".into(),
+        prompt_tokens: 10,
+        tool_calls: Some("harmony".into()),
+    };
+    chat.apply(Slot(1), &prompted(1), UnixMillis(50));
+    chat.apply(Slot(1), &token(1, begun), UnixMillis(100));
+    chat.apply(Slot(1), &done(1, StopReason::Length), UnixMillis(200));
+    chat.field().set("");
+    let sent = chat.send(UnixMillis(300));
+    let Prompt::Turns(turns) = prompt(&sent[0]) else {
+        panic!("{sent:?}");
+    };
+    assert_eq!(turns[1], Turn::new("assistant", begun));
+    let reply = &chat.columns()[0].replies[0];
+    let thought = crate::data::chat::tool_calls::Part::Thought("Ea".into());
+    assert_eq!(reply.parts(&[]), [thought], "before the engine says how it writes");
+}
