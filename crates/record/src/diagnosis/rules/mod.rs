@@ -77,6 +77,7 @@ pub(super) fn is_repeater(id: &str) -> bool {
 /// Metrics that rules read if available, in addition to those they need.
 const READ_IF_THERE: &[&str] = &[
     metric::ACT_RMS,
+    metric::EPOCHS,
     metric::LOGPS_CHOSEN,
     metric::LR,
     metric::POLICY_LOSS,

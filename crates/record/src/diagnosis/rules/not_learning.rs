@@ -175,7 +175,8 @@ fn worse(view: &View<'_>, loss: &Loss) -> Option<Finding> {
 /// A loss that rises, and a validation loss that rises with it: the data have not become harder, the model has become worse. Where
 /// nothing is held out the training loss is all there is.
 fn undone(view: &View<'_>, loss: &Loss) -> Option<Finding> {
-    if super::direction(loss) != "rising" || loss.since.is_some() {
+    let of_any_kind = loss.start < NEAR_ZERO || view.has_rollouts();
+    if super::direction(loss) != "rising" || loss.since.is_some() || of_any_kind {
         return None;
     }
     let evaluations = view.state.evaluations.iter();
