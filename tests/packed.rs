@@ -167,6 +167,12 @@ fn other_quantizations_and_scales_that_do_not_fit_are_refused() {
         &|c| c[key]["quant_method"] = "mxfp4".into(),
         "gpt_oss alone",
     );
+    // Two tensors of one that nothing says are one.
+    refused(
+        "gpt_oss_mxfp4",
+        &|c| c[key] = serde_json::Value::Null,
+        "no quantization_config",
+    );
     refused(
         "gpt_oss_mxfp4",
         &|c| c["intermediate_size"] = 64.into(),

@@ -109,7 +109,9 @@ impl Failure {
         error: &io::Error,
         hint: impl Into<String>,
     ) -> Failure {
-        match is_path_error(error) {
+        // Values that the asked dtype does not hold.
+        let of_values = error.kind() == ErrorKind::InvalidData;
+        match is_path_error(error) || of_values {
             true => Failure::user_error(what, hint),
             false => Failure::machine(what, hint),
         }

@@ -147,6 +147,16 @@ fn merges_of_models_name_what_their_method_lacks() {
         &["a", "b", "--t", "0.3"],
         &["--t: linear does not read it", "--normalize"],
     );
+    // Adapters read none of them, and merges of models check no adapter.
+    merge(
+        &["--base", "a", "--adapter", "b", "--density", "0.5"],
+        &["--density: adapters are added"],
+    );
+    merge(&["a", "b", "--any-base"], &["--any-base: merges of models"]);
+    merge(
+        &["a", "b", "--prompt", "hello"],
+        &["--prompt: merges of models"],
+    );
     merge(&["a:1", "b:-1"], &["sum to 0"]);
     merge(&["a", "b", "--adapter", "d"], &["one after the other"]);
     merge(&["a", "--method", "linear"], &["one model only"]);

@@ -75,6 +75,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     if models::is_meant(args) {
         return models::run(args, cx);
     }
+    refuse_settings_of_models(args)?;
     let adapters: Result<Vec<_>, _> = args.adapters.iter().map(|word| adapter(word, cx)).collect();
     let base = match (&args.base, args.models.first()) {
         (Some(_), Some(model)) => {
@@ -133,6 +134,24 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         )?;
     }
     Ok(Exit::Done)
+}
+
+/// What only merges of models read.
+fn refuse_settings_of_models(args: &Args) -> Result<(), Failure> {
+    let given = [
+        ("t", args.t.is_some()),
+        ("density", args.density.is_some()),
+        ("lambda", args.lambda.is_some()),
+        ("normalize", args.normalize.is_some()),
+        ("seed", args.seed.is_some()),
+    ];
+    match given.iter().find(|(_, is)| *is) {
+        None => Ok(()),
+        Some((name, _)) => Err(Failure::user_error(
+            format!("--{name}: adapters are added to their base without it"),
+            "`--adapter DIR:0.5` scales an adapter; --method merges models",
+        )),
+    }
 }
 
 /// The files of the new folder.

@@ -93,6 +93,11 @@ fn check(args: &Args, method: &Method, n: usize) -> Result<(), Failure> {
             fix,
         );
     }
+    if args.any_base || !args.prompts.is_empty() {
+        let name = if args.any_base { "any-base" } else { "prompt" };
+        let fix = "leave it out: it checks adapters against their base";
+        return error(format!("--{name}: merges of models do not read it"), fix);
+    }
     match (method.has_base, &args.base) {
         (true, None) => {
             let fix = "name the model that all of them were trained from with --base";

@@ -327,13 +327,14 @@ fn tokenizer_of(
     for (source, other) in sources.iter().zip(&loaded) {
         let why = match (&loaded[chosen], other) {
             (Ok(own), Ok(other)) if own.covers(other) => continue,
-            (Ok(_), Ok(_)) => {
+            (Ok(own), Ok(other)) => {
+                let [ours, theirs] = [&sources[chosen], source].map(|source| shown(source.path()));
+                let why = match other.covers(own) {
+                    true => format!("{theirs} has tokens that {ours} lacks"),
+                    false => "the same id is another text".into(),
+                };
                 return Err(cannot(
-                    format!(
-                        "the tokenizers of {} and {} differ: the same id is another text",
-                        shown(sources[chosen].path()),
-                        shown(source.path())
-                    ),
+                    format!("the tokenizers of {ours} and {theirs} differ: {why}"),
                     "merge models with one tokenizer",
                 ));
             }

@@ -61,11 +61,12 @@ impl TensorSink<'_> {
             let (now, later) = values.split_at(values.len().min(room).min(CHUNK));
             self.buffer.clear();
             if head.dtype.narrow(now, &mut self.buffer).is_none() {
-                return Err(io::Error::other(format!(
+                let what = format!(
                     "tensor `{}` has values out of range for {}; use bf16 or f32",
                     head.name,
                     head.dtype.header_word()
-                )));
+                );
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
             self.out.write_all(&self.buffer)?;
             self.filled += now.len();

@@ -186,11 +186,28 @@ impl Weights {
     /// No file does.
     fn file(&self, name: &str, expected: &[usize]) -> Result<&TensorFile, TensorFileError> {
         let file = self.index.get(name).and_then(|at| self.files.get(*at));
-        file.ok_or_else(|| TensorFileError::Missing {
-            path: self.path.clone(),
-            tensor: name.into(),
-            expected: expected.to_vec(),
+        file.ok_or_else(|| {
+            self.unpaired(name)
+                .unwrap_or_else(|| TensorFileError::Missing {
+                    path: self.path.clone(),
+                    tensor: name.into(),
+                    expected: expected.to_vec(),
+                })
         })
+    }
+
+    /// What is wrong with the two tensors of one in MXFP4 that did not become it.
+    fn unpaired(&self, name: &str) -> Option<TensorFileError> {
+        let [blocks, scales] = MXFP4.map(|end| format!("{name}{end}"));
+        let file = self.files.get(*self.index.get(&blocks)?)?;
+        let shape = self.shape(&blocks).unwrap_or_default();
+        let found = match (self.format, self.shape(&scales)) {
+            (Format::Mxfp4, Some(of)) => format!("shape {shape:?} with `{scales}` {of:?}"),
+            (Format::Mxfp4, None) => format!("shape {shape:?} and no `{scales}`"),
+            _ => "its blocks, and no quantization_config in config.json that says mxfp4".into(),
+        };
+        let wanted = "MXFP4: blocks (…, groups, 16) and scales (…, groups)";
+        Some(file.mismatch(&blocks, found, wanted.into()))
     }
 
     pub fn shape(&self, name: &str) -> Option<&[usize]> {

@@ -135,6 +135,9 @@ impl ExportError {
     pub fn hint(&self) -> String {
         match self {
             ExportError::Model(error) => error.hint().into(),
+            ExportError::Io { source, .. } if source.kind() == io::ErrorKind::InvalidData => {
+                "--dtype bf16 holds values of any size".into()
+            }
             ExportError::Io { path, source } => not_made(path, source).1,
             ExportError::Unread { path, source } => not_read(path, source).1,
             ExportError::Format { .. } | ExportError::Dtype { .. } => "llmtui export --help".into(),
