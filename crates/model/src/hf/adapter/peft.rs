@@ -241,6 +241,9 @@ impl Peft {
         };
         let mut found = Changes::default();
         let parameters = self.parameters();
+        if self.description.lora.dora && !parameters.is_empty() {
+            return Err(self.wrong("use_dora is set, and experts have no magnitudes".into()));
+        }
         for name in self.file.names() {
             let said = name.strip_prefix(PREFIX).unwrap_or(name);
             let module: &str = &in_text_model(said);

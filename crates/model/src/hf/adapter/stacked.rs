@@ -255,9 +255,6 @@ impl Peft {
         config: &ModelConfig,
         infos: &[ParamInfo],
     ) -> Result<Stack, HfError> {
-        if self.description.lora.dora {
-            return Err(self.wrong("use_dora is set, and experts have no magnitudes".into()));
-        }
         if !self.names_parameter(parameter) {
             return Err(self.wrong(format!(
                 "target_parameters does not name {}, which the file has factors of",
