@@ -30,8 +30,8 @@ struct RawPipeline {
 const TOP: [&str; 3] = ["name", "about", STAGES];
 const KEYS: &str = "the keys of a pipeline are name, about and stages";
 
-/// Keys with a value of another kind, and how they are written.
-fn wrong_kinds(value: &Value) -> Vec<Wrong> {
+/// Keys with a value of another kind, and how they are written; `missing`: also that there are no stages.
+fn wrong_kinds(value: &Value, missing: bool) -> Vec<Wrong> {
     let wrong = |key: &str, what: String, hint: &str| Wrong {
         key: key.into(),
         what,
@@ -52,6 +52,7 @@ fn wrong_kinds(value: &Value) -> Vec<Wrong> {
     }
     match value.get(STAGES) {
         Some(Value::Array(_)) => {}
+        None if !missing => {}
         None => {
             let what = "a pipeline has stages, and this has none".into();
             found.push(wrong(
@@ -92,7 +93,9 @@ impl Parsed {
             let what = format!("a pipeline has keys, and this is {}", describe(&value));
             return Err(bad(what, KEYS));
         }
-        let wrong = wrong_kinds(&value).into_iter().map(top);
+        // A misspelt key is what is missing.
+        let missing = faults.is_empty();
+        let wrong = wrong_kinds(&value, missing).into_iter().map(top);
         faults.extend(wrong.map(|fault| (0, fault)));
         let raw: RawPipeline = match json::read(&value) {
             Ok(raw) => raw,

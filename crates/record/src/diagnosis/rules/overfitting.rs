@@ -43,7 +43,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let gap = last.val_loss() - train;
     // With what it is the difference of: the training loss at that step is not the one that stands for the run now.
     let text = format!(
-        "{gap:.3} = {} − {} at step {}",
+        "{gap:.3} = {} − {} at {}",
         human::number(last.val_loss()),
         human::number(train),
         human::grouped(last.step)

@@ -56,7 +56,7 @@ fn chat_with_both_is_about_the_selected_run_and_marks_are_counted() {
     // My poems and wild-lr are marked.
     bench.press("end up space space");
     let picture = bench.picture(100, 30);
-    assert!(picture.contains(" 2 marked "), "{picture}");
+    assert!(picture.contains("2 marked"), "{picture}");
     bench.press("/").write("quickstart-a2b7").press("enter");
     let picture = bench.picture(100, 30);
     assert!(picture.contains("2 marked, 2 not listed"), "{picture}");
