@@ -5,13 +5,13 @@ use super::faulty::FaultyRows;
 use super::inspection::{DataFacts, ReferenceKind, preview};
 use super::reading::Sample;
 use super::sequences::SampledRow;
+use super::template::is_plain;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::data::formats::{
     Columns, Detection, FormatId, Suggestion, detect, in_options, read as read_row, suggest,
     suggest_answers, unread,
 };
-use crate::data::plain_prompt;
 use crate::data::render::answers_nothing;
 use crate::data::source::{ReadContext, Rows, SourceConfig, announced_rows, rows as read};
 use crate::data::{Content, DataError, Message, Record, RowFault, Turns};
@@ -317,7 +317,6 @@ fn labelled(facts: &DataFacts, sample: &[Record]) -> Option<DataFacts> {
         format: format!("{}; {label} is the answer to {text}", facts.format),
         chars: chars.map(|chars| chars as u64),
         messages: messages(sample, FormatId::Alpaca, &columns),
-        plain: is_plain(sample, FormatId::Alpaca, &columns).then_some(FormatId::Alpaca),
         sampled: sampled(sample, FormatId::Alpaca, &columns),
         sample: Arc::new(Sample::of(&read, &distinct)),
         format_word: Some(FormatId::Alpaca.word()),
@@ -389,16 +388,6 @@ fn sampled(sample: &[Record], format: FormatId, columns: &Columns) -> Arc<[Sampl
         .filter_map(|row| read_row(format, row, columns).ok());
     read.map(|example| SampledRow::of(&example.content))
         .collect()
-}
-
-/// Whether the first row's prompt is a text, as the data room asks it, and none that a template wrote before.
-fn is_plain(sample: &[Record], format: FormatId, columns: &Columns) -> bool {
-    const MARKS: [&str; 4] = ["<|", "[INST]", "<start_of_turn>", "</s>"];
-    let first = sample
-        .iter()
-        .find_map(|row| read_row(format, row, columns).ok());
-    let plain = |prompt: &str| !MARKS.iter().any(|mark| prompt.contains(mark));
-    first.is_some_and(|example| plain_prompt(&example.content).is_some_and(plain))
 }
 
 /// Messages of a row, the mean of the sample; what its columns hold as plain text is no message.
