@@ -5,12 +5,13 @@ use super::exit::{Exit, Failure};
 use super::progress::trained_words;
 use super::target::{Target, print_notes};
 use super::{Context, out};
-use crate::base::finding::Finding;
+use crate::base::finding::{Finding, Status};
 use crate::base::human::{counted, epochs, grouped, short};
 use crate::base::paths::Env;
 use crate::base::text::one_line;
 use crate::data::{DataEnv, Dataset};
 use crate::engine::checkpoint::{Fault, Manifest};
+use crate::engine::preflight::overlap;
 use crate::engine::{TrainState, check_reference, extra_sets, vocabulary_growth};
 use crate::plan::start::known_ranks;
 use crate::rewards::WeightedReward;
@@ -207,7 +208,11 @@ fn outline(
         rollouts,
         threads: crate::engine::threads(&spec),
         ranks: spec.engine.torch().map(|torch| torch.placed()),
-        advice: spec.review_on(data, known_ranks(&spec, env)),
+        advice: spec
+            .review_on(data, known_ranks(&spec, env))
+            .into_iter()
+            .chain(repeated(&spec, data))
+            .collect(),
         changes: changes.map(|note| note.to_string()).collect(),
         notes: (data.notes.iter().cloned())
             .chain(growth)
@@ -219,6 +224,21 @@ fn outline(
         tokens_word: data.tokens_word(),
         spec,
     }
+}
+
+/// What the first check of a run would find in its data: they are read already.
+fn repeated(spec: &RunSpec, data: &Dataset) -> Option<Finding> {
+    let found = overlap(&spec.data, data);
+    let place = match found.status {
+        Status::Fail => "preflight fails",
+        Status::Warn => "preflight warns",
+        _ => return None,
+    };
+    Some(
+        found
+            .named("overlap", "validation text in the training text")
+            .at(place),
+    )
 }
 
 impl Outline {

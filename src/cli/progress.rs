@@ -69,7 +69,7 @@ impl Progress {
                 ..
             } => {
                 let rank = self.state.rank_of_best(by.as_ref());
-                let by = by.as_ref().and_then(|by| by.not_by_loss());
+                let by = by.as_ref().and_then(|by| self.state.best_by(by));
                 let best = match (best, by) {
                     (false, _) => String::new(),
                     (true, None) => format!(", {rank}"),
@@ -222,8 +222,11 @@ impl Progress {
         if let Some(loss) = finish.val_loss {
             line.push_str(&format!(", val loss {}", human::loss(loss)));
         }
-        let took = engine_time::words(finish.seconds, self.state.seconds);
-        line.push_str(&format!(", after {took}"));
+        // A log without times says nothing of how long it took.
+        if !(self.state.is_foreign() && finish.seconds <= 0.0) {
+            let took = engine_time::words(finish.seconds, self.state.seconds);
+            line.push_str(&format!(", after {took}"));
+        }
         let mut lines = vec![line];
         lines.extend((!finish.message.is_empty()).then(|| format!("  {}", finish.message)));
         // Of a run that failed before its first step there is nothing to judge.

@@ -5,7 +5,7 @@ use super::exit::{Exit, Failure};
 use super::progress::Progress;
 use super::subject::{LogArgs, no_readings, not_yet};
 use super::{Context, workbench};
-use crate::base::clock::SystemClock;
+use crate::base::clock::{Clock, SystemClock, UnixMillis};
 use crate::base::human;
 use crate::base::text::{one_line, shown};
 use crate::diagnosis::diagnose;
@@ -17,9 +17,12 @@ use crate::watch::{CALLBACK, ExternalRun, FORMATS, Found, Mapping, expected};
 use crate::wire::encode;
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Columns of a metric's name.
 const NAME: usize = 28;
+/// A log that grows is written more often.
+const SILENCE: Duration = Duration::from_secs(60);
 
 /// Watch a run that another program trains: charts and diagnosis from its logs
 ///
@@ -125,7 +128,8 @@ fn print(
                     .into());
                 }
                 if !args.json {
-                    out.write_all(summary(progress.state(), found, cx.columns()).as_bytes())?;
+                    let text = summary(progress.state(), found, cx.clock.now(), cx.columns());
+                    out.write_all(text.as_bytes())?;
                 }
                 if !args.follow || progress.state().finished.is_some() {
                     break;
@@ -153,7 +157,7 @@ fn print(
 ///
 /// LEARNING  train loss 4.15 → 1.76, val 1.88
 /// ```
-fn summary(state: &RunState, found: &Found, columns: Option<usize>) -> String {
+fn summary(state: &RunState, found: &Found, now: UnixMillis, columns: Option<usize>) -> String {
     let of = state.head.as_ref().filter(|head| head.max_steps > 0);
     let of = of.map_or(String::new(), |head| {
         format!(" of {}", human::grouped(head.max_steps))
@@ -161,11 +165,12 @@ fn summary(state: &RunState, found: &Found, columns: Option<usize>) -> String {
     // A tracker's own run name is more informative than its folder.
     let name = state.head.as_ref().map_or(&found.name, |head| &head.name);
     let mut text = format!(
-        "{} ({}): {} at step {}{of}\n{}\n",
+        "{} ({}): {} at step {}{of}{}\n{}\n",
         one_line(name),
         found.format.entry.id,
         state.word(),
         human::grouped(state.step),
+        silent(state, now),
         shown(&found.path),
     );
     if found.others > 0 {
@@ -230,6 +235,16 @@ fn summary(state: &RunState, found: &Found, columns: Option<usize>) -> String {
     text
 }
 
+/// Since when nothing was written, of a log that does not say that its run is over: it may be.
+fn silent(state: &RunState, now: UnixMillis) -> String {
+    let silence = now.since(state.moved_t);
+    let known = state.running() && state.moved_t != UnixMillis::default();
+    match known && silence >= SILENCE {
+        true => format!(", last written {} ago", human::age(silence)),
+        false => String::new(),
+    }
+}
+
 /// Which series has readings that are no numbers, how many, and since when.
 fn not_finite(id: &str, series: &Series) -> Option<String> {
     let at = match series.first_non_finite()? {
@@ -283,9 +298,40 @@ mod tests {
             t: Default::default(),
             event: started,
         };
-        let named = summary(&RunState::from_events(&[event]), &found, None);
+        let named = summary(
+            &RunState::from_events(&[event]),
+            &found,
+            UnixMillis::default(),
+            None,
+        );
         assert!(named.starts_with("hf-demo (jsonl): "), "{named}");
-        let plain = summary(&RunState::new(), &found, None);
+        let plain = summary(&RunState::new(), &found, UnixMillis::default(), None);
         assert!(plain.starts_with("run-abc (jsonl): "), "{plain}");
+    }
+
+    /// "training at step 2,000" was said of a run whose log had been silent since it ended.
+    #[test]
+    fn a_log_that_is_silent_says_since_when() {
+        let at = |t: u64, event: Event| Envelope {
+            v: VERSION,
+            seq: t,
+            t: UnixMillis(1_000 * t),
+            event,
+        };
+        let training = Event::PhaseChanged {
+            phase: crate::wire::Phase::Training,
+            step: 0,
+        };
+        let stepped = Event::Stepped {
+            step: 1,
+            tokens: 1,
+            values: Default::default(),
+        };
+        let state = RunState::from_events(&[at(1, training), at(2, stepped)]);
+        assert_eq!(silent(&state, UnixMillis(30_000)), "");
+        assert_eq!(
+            silent(&state, UnixMillis(2_000 + 12 * 60_000)),
+            ", last written 12 min ago"
+        );
     }
 }

@@ -44,9 +44,11 @@ pub fn planned(pipeline: &Pipeline, planned: &[Planned]) -> String {
     });
     let peak = planned.iter().map(|p| p.bytes).max().unwrap_or(0);
     format!(
-        "{}: {}\n\n{}\nat most {} of memory{}{whole}{}\n{}",
-        pipeline.name,
-        one_line(&pipeline.about),
+        "{}\n\n{}\nat most {} of memory{}{whole}{}\n{}",
+        match one_line(&pipeline.about).as_str() {
+            "" => pipeline.name.clone(),
+            about => format!("{}: {about}", pipeline.name),
+        },
         columns(&rows),
         human::bytes(peak),
         if priced { " on each GPU" } else { "" },

@@ -17,7 +17,7 @@ use crate::run::RunDir;
 use crate::run::index::{self, RunStatus, RunSummary};
 use crate::run::objective::{Contents, Objective};
 use crate::run::ranking::{Trial, in_one_unit};
-use crate::spec::Loaded;
+use crate::spec::{Loaded, Sizes};
 use grid::GridAxis;
 use serde::Serialize;
 use serde_json::Value;
@@ -97,17 +97,25 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     all_differ(&planned)?;
     check(&planned, args, cx)?;
+    let advice = advice(&planned);
     if !args.dry_run {
         target::print_notes(&planned[0].loaded);
+        // Before the time is spent.
+        for line in &advice {
+            errln!("advice: {}", cx.words(line.clone()));
+        }
         train_all(&mut planned, args, cx)?;
     }
     let unit = one_unit(&mut planned, cx);
     let rows: Vec<Row> = planned.into_iter().map(|planned| planned.row).collect();
     match args.json {
-        true => outln!("{}", super::out::json(&table::object(name, &rows, &unit))?)?,
+        true => outln!(
+            "{}",
+            super::out::json(&table::object(name, &rows, (&unit, &advice)))?
+        )?,
         false => outln!(
             "{}",
-            cx.words(table::text(name, &rows, &unit, args, cx))
+            cx.words(table::text(name, &rows, (&unit, &advice), args, cx))
                 .trim_end()
         )?,
     }
@@ -200,6 +208,33 @@ fn one(
         begun = earlier.begun;
     }
     Ok(Planned { loaded, row, begun })
+}
+
+/// What is probably a mistake in the settings, as a dry run of each has it: once, with the runs that it is about where those are not
+/// all. What depends on the data is not among it: they are read when a run begins.
+fn advice(planned: &[Planned]) -> Vec<String> {
+    const NAMED: usize = 3;
+    let sizes = Sizes {
+        here: true,
+        ..Sizes::default()
+    };
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    for planned in planned {
+        let set = planned.row.trial.set.join(" ");
+        for advice in planned.loaded.spec.review(sizes) {
+            let line = format!("{}: {}; {}", advice.place, advice.evidence, advice.fix);
+            match found.iter_mut().find(|(known, _)| *known == line) {
+                Some((_, sets)) => sets.push(set.clone()),
+                None => found.push((line, vec![set.clone()])),
+            }
+        }
+    }
+    let worded = |(line, sets): (String, Vec<String>)| match sets.len() {
+        n if n == planned.len() => line,
+        n if n > NAMED => format!("{n} of {} runs: {line}", planned.len()),
+        _ => format!("{}: {line}", sets.join(", ")),
+    };
+    found.into_iter().map(worded).collect()
 }
 
 fn of_combination(mut failure: Failure, set: &[String]) -> Failure {
@@ -306,4 +341,45 @@ fn begin(planned: &mut Planned, args: &Args, place: &str, cx: &Context) -> anyho
         errln!("{place} · {} {how}, {steps} · {attach}", run.folder());
     }
     Ok(run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{SpecSources, load};
+
+    fn planned(set: &[&str]) -> Planned {
+        let set: Vec<String> = set.iter().map(|word| (*word).to_string()).collect();
+        let loaded = load("quickstart", &set, &SpecSources::default()).unwrap();
+        let trial = Trial::new(set, loaded.spec.train.max_steps);
+        Planned {
+            loaded,
+            row: Row {
+                trial,
+                reused: false,
+                planned_seconds: None,
+            },
+            begun: None,
+        }
+    }
+
+    /// Learning rates were ranked that no run got to: its warm-up was longer than the run.
+    #[test]
+    fn advice_on_the_settings_is_given_once_with_the_runs_that_it_is_about() {
+        let short = |lr: &str| planned(&["max_steps=60", lr]);
+        let all = advice(&[short("lr=3e-4"), short("lr=1e-3")]);
+        let about: Vec<&String> = all
+            .iter()
+            .filter(|line| line.contains("warm-up takes 100 steps of 60"))
+            .collect();
+        assert_eq!(about.len(), 1, "{all:?}");
+        assert!(about[0].starts_with("schedule"), "{all:?}");
+        let some = advice(&[short("lr=1e-3"), planned(&["max_steps=2000"])]);
+        let about = some
+            .iter()
+            .find(|line| line.contains("warm-up takes"))
+            .unwrap();
+        assert!(about.starts_with("max_steps=60 lr=1e-3: "), "{about}");
+        assert_eq!(advice(&[planned(&[])]), Vec::<String>::new());
+    }
 }

@@ -51,7 +51,13 @@ fn n_equal(groups: &[Group]) -> usize {
 pub type Unit = Result<Vec<&'static str>, String>;
 
 /// The runs in the order of the grid, the ranking, and what it leaves open.
-pub fn text(name: &str, rows: &[Row], unit: &Unit, args: &Args, cx: &Context) -> String {
+pub fn text(
+    name: &str,
+    rows: &[Row],
+    (unit, advice): (&Unit, &[String]),
+    args: &Args,
+    cx: &Context,
+) -> String {
     let settled = trials(rows);
     let trials = &settled[..];
     let keys: Vec<&str> = args.over.iter().map(|over| over.key.as_str()).collect();
@@ -68,6 +74,8 @@ pub fn text(name: &str, rows: &[Row], unit: &Unit, args: &Args, cx: &Context) ->
     }
     out.push_str("\n\n");
     out.push_str(&indented(&runs(rows, trials, metric, args.dry_run)));
+    // A ranking of settings that no run got to is one of other settings.
+    out.extend(advice.iter().map(|line| format!("\n  advice: {line}\n")));
     if args.dry_run {
         let seconds = |row: &Row| match row.reused {
             true => Some(0.0),
@@ -268,7 +276,7 @@ fn trials(rows: &[Row]) -> Vec<Trial> {
 }
 
 /// The object of `--json`; `not_ranked` says why its ranking is empty, where the runs are not comparable.
-pub fn object(name: &str, rows: &[Row], unit: &Unit) -> Value {
+pub fn object(name: &str, rows: &[Row], (unit, advice): (&Unit, &[String])) -> Value {
     let trials = trials(rows);
     let rows: Vec<Row> = rows
         .iter()
@@ -284,7 +292,8 @@ pub fn object(name: &str, rows: &[Row], unit: &Unit) -> Value {
     };
     let notes = notes(&trials, &groups, unit);
     let why = unit.as_ref().err();
-    json!({"spec": name, "runs": rows, "ranking": groups, "notes": notes, "not_ranked": why})
+    json!({"spec": name, "runs": rows, "ranking": groups, "notes": notes, "not_ranked": why,
+        "advice": advice})
 }
 
 #[cfg(test)]
@@ -363,11 +372,11 @@ mod tests {
             row
         };
         let rows = [scored("vocab=500", 1.9), scored("vocab=5000", 1.5)];
-        let refused = object("demo", &rows, &Err("different tokenizers".into()));
+        let refused = object("demo", &rows, (&Err("different tokenizers".into()), &[]));
         assert_eq!(refused["ranking"], json!([]));
         assert_eq!(refused["not_ranked"], "different tokenizers");
         assert_eq!(refused["runs"][1]["score"]["value"], 1.5);
-        let ranked = object("demo", &rows, &Ok(vec!["ranked by bits per byte"]));
+        let ranked = object("demo", &rows, (&Ok(vec!["ranked by bits per byte"]), &[]));
         assert_eq!(ranked["ranking"][0]["set"], json!(["vocab=5000"]));
         assert_eq!(ranked["notes"][0], "ranked by bits per byte");
         assert!(ranked["not_ranked"].is_null());

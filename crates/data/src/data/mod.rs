@@ -49,3 +49,4 @@ pub use store::Progress;
 pub use tokenizer::{TextStream, Tokenizer};
 pub use tokens::Document;
 pub use unit::Unit;
+pub use vocabulary::plain_prompt;

@@ -183,7 +183,7 @@ pub(super) fn has_turns(content: &Content) -> bool {
 }
 
 /// The prompt of a row that is a text: no template writes it.
-pub(super) fn plain_prompt(content: &Content) -> Option<&str> {
+pub fn plain_prompt(content: &Content) -> Option<&str> {
     let prompt = *sides(content).first()?.first()?;
     match prompt {
         Turns::Text(text) => Some(text.as_str()).filter(|text| !text.trim().is_empty()),

@@ -61,11 +61,11 @@ pub struct Loss {
     pub opening: f64,
     /// The loss before training, for judging: the first reading, or the median of the first five if that is lower.
     pub start: f64,
-    /// Mean of the newest 20 readings; of a sparse log the newest quarter, if that is fewer.
+    /// Mean of the newest quarter of the readings, 20 at most.
     pub now: f64,
     /// Number of those readings.
     pub n_now: usize,
-    /// The lowest of them.
+    /// The lowest of the newest readings, at least as many as a judgement takes.
     pub floor: f64,
     /// Standard deviation of a single step around the trend.
     pub sigma: f64,
@@ -596,15 +596,13 @@ fn read(series: &Series) -> Option<Loss> {
         .reduce(f64::min)?;
     let sigma = spread(&recent);
     let windows = windows(series, first, last + 1);
-    let newest = &recent[recent.len() - tail..];
-    let now = stats::mean(newest.iter().copied())?;
-    let floor = newest.iter().copied().fold(f64::INFINITY, f64::min);
+    let now = stats::mean(recent[recent.len() - tail..].iter().copied())?;
+    // An alarm takes as many readings in a short run as in a long one; those of a sparse log are means already.
+    let all = if sparse { tail } else { tail.max(enough) };
+    let newest = recent[recent.len() - all..].iter().copied();
+    let floor = newest.fold(f64::INFINITY, f64::min);
     let newest = Window {
-        first: series
-            .recent()
-            .rev()
-            .nth(tail - 1)
-            .map_or(first, |p| p.step),
+        first: series.recent().rev().nth(all - 1).map_or(first, |p| p.step),
         last,
         mean: now,
         min: floor,

@@ -435,8 +435,19 @@ fn name_of(named: &Path, log: &Path) -> String {
         name.filter(|name| !is_of(STANDARD, name))
     };
     let above = |path: &Path| path.ancestors().take(3).find_map(telling);
+    // TensorBoard's files are one to a folder, which is called after the run.
+    let folder = || {
+        let folder = log
+            .parent()
+            .filter(|folder| *folder != named && log.to_string_lossy().contains("tfevents"))?;
+        let name = telling(folder)?;
+        (!name.starts_with("version_")).then_some(name)
+    };
     let found = match named.is_dir() {
-        true => telling(named).or_else(own).or_else(|| above(named)),
+        true => telling(named)
+            .or_else(own)
+            .or_else(folder)
+            .or_else(|| above(named)),
         false => own().or_else(|| log.parent().and_then(above)),
     };
     let last = || text(log.parent().and_then(Path::file_name)).or(text(log.file_name()));

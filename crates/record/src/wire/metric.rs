@@ -126,10 +126,16 @@ pub struct Best {
 }
 
 impl Best {
-    /// `val/rewards/accuracies 0.8125`; `None` if the validation loss decides, which is the default.
+    /// `val accuracy 0.8125`; `None` if the validation loss decides, which is the default.
     pub fn not_by_loss(&self) -> Option<String> {
         let value = human::number(self.value.0);
-        (self.metric != id::VAL_LOSS).then(|| format!("{} {value}", one_line(&self.metric)))
+        let name = match self.metric.as_str() {
+            // As the lines of evaluations have them.
+            id::VAL_ACCURACIES => "val accuracy".into(),
+            id::VAL_MARGINS => "val margin".into(),
+            other => one_line(other),
+        };
+        (self.metric != id::VAL_LOSS).then(|| format!("{name} {value}"))
     }
 
     /// The same without the kind of reading, for a column: `accuracies 0.8125`.

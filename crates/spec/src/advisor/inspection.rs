@@ -15,6 +15,7 @@ use crate::base::human;
 use crate::base::paths::not_found_hint;
 use crate::base::text::one_line;
 use crate::data::chat::AUTO;
+use crate::data::formats::FormatId;
 use crate::data::source::{self, ReadContext, SourceConfig, bad_text};
 use crate::data::tokenizer;
 use crate::models::{self, SourceError, tokenizer_place};
@@ -67,6 +68,8 @@ pub struct DataFacts {
     pub chars: Option<u64>,
     /// Messages of a row that a chat template writes, the mean of the first rows; 0 where they are plain text.
     pub messages: f64,
+    /// The format of rows whose prompts are texts, which no template writes.
+    pub plain: Option<FormatId>,
     /// What the template of the model to start from writes around them, once it was seen.
     pub template: Option<TemplateTokens>,
     /// The first rows, by the sequences that they become.
@@ -268,6 +271,7 @@ fn text_facts(text: &str, bytes: u64, n_files: usize) -> DataFacts {
         estimated: read < bytes,
         chars: Some(chars),
         messages: 0.0,
+        plain: None,
         template: None,
         sampled: Arc::default(),
         sample: Arc::new(Sample::of(text, &distinct)),
@@ -410,10 +414,36 @@ fn facts_of(
 /// Plain text, where the user has named none.
 pub const PLAIN: &str = "To be, or not to be: that is the question.";
 
-/// Whether a model's tokenizer can write such a text: that of a toy of digits cannot.
-pub fn can_write(model: &Path, text: &str) -> bool {
-    let tokenizer = tokenizer::load(&tokenizer_place(model), &Child::of_this_program());
-    tokenizer.is_ok_and(|tokenizer| tokenizer.encode(text).is_ok())
+/// What a model's tokenizer can write: that of a toy of digits no letters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Letters {
+    Any,
+    /// These, of the characters up to [`LAST_LETTER`].
+    Only(BTreeSet<char>),
+}
+
+/// The end of the Latin alphabets: a vocabulary that lacks any character at all is one of characters, of a text that was small.
+const LAST_LETTER: char = '\u{24f}';
+
+impl Letters {
+    /// Those of a model; `None` where its tokenizer cannot be read.
+    pub fn of(model: &Path) -> Option<Letters> {
+        let tokenizer = tokenizer::load(&tokenizer_place(model), &Child::of_this_program()).ok()?;
+        let writes = |text: &str| tokenizer.encode(text).is_ok();
+        if writes("\u{416}\u{4e2d}\u{1f980}") {
+            return Some(Letters::Any);
+        }
+        let known = |c: &char| writes(c.encode_utf8(&mut [0; 4]));
+        Some(Letters::Only(('\0'..=LAST_LETTER).filter(known).collect()))
+    }
+
+    /// Whether a text is written with them.
+    pub fn write(&self, text: &str) -> bool {
+        match self {
+            Letters::Any => true,
+            Letters::Only(known) => text.chars().all(|c| known.contains(&c)),
+        }
+    }
 }
 
 /// The settings for its tokenizer.

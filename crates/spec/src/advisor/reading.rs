@@ -36,6 +36,13 @@ impl Sample {
     }
 }
 
+impl Sample {
+    /// The characters of the data, each once.
+    pub fn letters(&self) -> &str {
+        &self.letters
+    }
+}
+
 /// The piece of this number, from a character's beginning to one's end.
 fn piece(text: &str, number: usize) -> &str {
     let from = text.floor_char_boundary(text.len() / PIECES * number);

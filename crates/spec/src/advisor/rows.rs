@@ -5,6 +5,7 @@ use super::faulty::FaultyRows;
 use super::inspection::{DataFacts, ReferenceKind, preview};
 use super::reading::Sample;
 use super::sequences::SampledRow;
+use super::template::is_plain;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::data::formats::{
@@ -203,6 +204,7 @@ fn sample_facts(sample: &[Record], detected: &DetectedFormat) -> (DataFacts, f64
         estimated: false,
         chars: None,
         messages: messages(sample, format, columns),
+        plain: is_plain(sample, format, columns).then_some(format),
         template: None,
         sampled: sampled(sample, format, columns),
         sample: Arc::new(Sample::of(&text, &distinct)),

@@ -1,9 +1,10 @@
-//! The tokens that a chat template adds to a conversation.
+//! The tokens that a chat template adds to a conversation, and prompts that pass it by.
 
 use crate::base::child::Child;
-use crate::data::Message;
 use crate::data::chat::{GenerationPrompt, PLAIN, Template};
+use crate::data::formats::{Columns, FormatId, read};
 use crate::data::tokenizer::Tokenizer;
+use crate::data::{Message, Record, plain_prompt};
 
 /// The template of most models, by its name.
 pub const CHATML: &str = "chatml";
@@ -16,6 +17,16 @@ pub fn default_template(tokenizer: &Tokenizer) -> &'static str {
         true => PLAIN,
         false => CHATML,
     }
+}
+
+/// Whether the first row's prompt is a text, as the data room asks it, and none that a template wrote before.
+pub fn is_plain(sample: &[Record], format: FormatId, columns: &Columns) -> bool {
+    const MARKS: [&str; 4] = ["<|", "[INST]", "<start_of_turn>", "</s>"];
+    let first = sample
+        .iter()
+        .find_map(|row| read(format, row, columns).ok());
+    let plain = |prompt: &str| !MARKS.iter().any(|mark| prompt.contains(mark));
+    first.is_some_and(|example| plain_prompt(&example.content).is_some_and(plain))
 }
 
 /// Tokens that a chat template adds to a conversation.

@@ -3,7 +3,7 @@
 use super::config::{Before, STAGES, Wrong, is_name, one, trains, without_unknown};
 use super::{Fault, Pipeline, PipelineError, Places, Report, Stage, StageModel, Train, Work};
 use crate::base::json;
-use crate::spec::yaml;
+use crate::spec::{describe, yaml};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -22,13 +22,60 @@ pub struct Parsed {
 #[serde(deny_unknown_fields)]
 struct RawPipeline {
     name: Option<String>,
-    #[serde(default)]
-    about: String,
+    about: Option<String>,
     stages: Vec<Value>,
 }
 
 /// The keys of a pipeline.
 const TOP: [&str; 3] = ["name", "about", STAGES];
+const KEYS: &str = "the keys of a pipeline are name, about and stages";
+
+/// Keys with a value of another kind, and how they are written; `missing`: also that there are no stages.
+fn wrong_kinds(value: &Value, missing: bool) -> Vec<Wrong> {
+    let wrong = |key: &str, what: String, hint: &str| Wrong {
+        key: key.into(),
+        what,
+        hint: hint.into(),
+    };
+    let mut found = Vec::new();
+    for (key, hint) in [
+        ("name", "name: speedrun"),
+        ("about", "about: one sentence on what it makes"),
+    ] {
+        if let Some(value) = value
+            .get(key)
+            .filter(|value| !value.is_string() && !value.is_null())
+        {
+            let what = format!("{key} is one line of text, and this is {}", describe(value));
+            found.push(wrong(key, what, hint));
+        }
+    }
+    match value.get(STAGES) {
+        Some(Value::Array(_)) => {}
+        None if !missing => {}
+        None => {
+            let what = "a pipeline has stages, and this has none".into();
+            found.push(wrong(
+                STAGES,
+                what,
+                "stages: [{name: base, train: quickstart}]",
+            ));
+        }
+        Some(stages) => {
+            // Written as a map, its keys are the stages' names as a rule.
+            let name = stages.as_object().and_then(|map| map.keys().next());
+            let name = name
+                .filter(|name| is_name(name))
+                .map_or("base", String::as_str);
+            let what = format!("stages is a list, and this is {}", describe(stages));
+            let hint = format!(
+                "one item for each stage, in order: `- name: {name}`, and under it `train: …`"
+            );
+            found.push(wrong(STAGES, what, &hint));
+        }
+    }
+    found
+}
 
 impl Parsed {
     /// Reads a pipeline; `label` names the text in errors, `stem` the pipeline where the text does not.
@@ -42,13 +89,18 @@ impl Parsed {
         let top = |wrong: Wrong| Fault::new(places.top(&wrong.key), wrong.what, wrong.hint);
         let unknown = without_unknown(&mut value, &TOP).into_iter().map(top);
         let mut faults: Vec<(usize, Fault)> = unknown.map(|fault| (0, fault)).collect();
+        if !value.is_object() {
+            let what = format!("a pipeline has keys, and this is {}", describe(&value));
+            return Err(bad(what, KEYS));
+        }
+        // A misspelt key is what is missing.
+        let missing = faults.is_empty();
+        let wrong = wrong_kinds(&value, missing).into_iter().map(top);
+        faults.extend(wrong.map(|fault| (0, fault)));
         let raw: RawPipeline = match json::read(&value) {
             Ok(raw) => raw,
             Err(_) if !faults.is_empty() => return Err(invalid(faults)),
-            Err(error) => {
-                let hint = "the keys of a pipeline are name, about and stages";
-                return Err(bad(error.to_string(), hint));
-            }
+            Err(error) => return Err(bad(error.to_string(), KEYS)),
         };
         let name = raw.name.unwrap_or_else(|| stem.to_string());
         if !is_name(&name) {
@@ -65,7 +117,7 @@ impl Parsed {
         Ok(Parsed {
             pipeline: Pipeline {
                 name,
-                about: raw.about,
+                about: raw.about.unwrap_or_default(),
                 stages,
             },
             faults,

@@ -49,6 +49,27 @@ fn what_is_wrong_is_said_with_its_stage() {
     for (text, expected) in [
         ("stages: []", "the list is empty"),
         (
+            "name: a\n\nstages:\n  base: {train: quickstart}",
+            "mine.yaml:3: stages is a list, and this is a section",
+        ),
+        (
+            "stages: quickstart",
+            "mine.yaml:1: stages is a list, and this is the text",
+        ),
+        (
+            "name: a\nstages:",
+            "mine.yaml:2: stages is a list, and this is nothing",
+        ),
+        (
+            "name: a\nabout: b",
+            "a pipeline has stages, and this has none",
+        ),
+        (
+            "name: [a]\nstages: [{name: x, train: a}]",
+            "mine.yaml:1: name is one line of text, and this is a list",
+        ),
+        ("- a", "a pipeline has keys, and this is a list"),
+        (
             "name: a b\nstages: [{name: x, train: quickstart}]",
             "letters, digits and dashes",
         ),
@@ -100,6 +121,16 @@ fn what_is_wrong_is_said_with_its_stage() {
         assert!(error.to_string().contains(expected), "{text}: {error}");
         assert!(!error.hint().is_empty() && !error.is_outage(), "{text}");
     }
+}
+
+/// `stages: invalid type: map, expected a sequence` of serde had no line, and a hint about something else.
+#[test]
+fn stages_by_name_are_shown_how_to_become_a_list() {
+    let error =
+        parse("stages:\n  base: {train: quickstart}\n  chat: {train: sft-lora}").unwrap_err();
+    assert!(error.hint().contains("`- name: base`"), "{}", error.hint());
+    let plain = parse("about:\nstages: [{name: x, train: a}]").unwrap();
+    assert_eq!(plain.about, "", "a key without a value says nothing");
 }
 
 /// "try: scratch" for a model's file and for a run: followed, the stage trained random weights.

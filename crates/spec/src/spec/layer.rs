@@ -501,7 +501,7 @@ fn last_part(path: &str) -> &str {
 }
 
 /// A value as it appears in messages: short, with its type.
-pub(super) fn describe(value: &Value) -> String {
+pub(crate) fn describe(value: &Value) -> String {
     match value {
         Value::Null => "nothing".into(),
         Value::Bool(b) => format!("`{b}`"),

@@ -47,6 +47,7 @@ pub use engines::torch_is_installed;
 pub use files::{SpecFile, spec_file, spec_files};
 pub use group::PresetGroup;
 pub use issue::{Issue, Origin, Origins, SpecErrors};
+pub(crate) use layer::describe;
 pub use layer::{is_default, key_is_known, setting_named};
 pub use length::{BatchStage, Saves};
 pub use load::{

@@ -38,6 +38,9 @@ use tokio::sync::mpsc;
 
 /// Events queued for a viewer; when full, the sender catches up from the log instead of queueing.
 pub const EVENTS: usize = 4096;
+
+/// Why a link ended where the engine wrote no last event: it was killed, or crashed.
+pub const NO_FINAL_EVENT: &str = "the engine exited without a final event";
 /// Commands queued for an engine; when full, the viewer reports "engine busy".
 pub const COMMANDS: usize = 64;
 

@@ -115,5 +115,5 @@ impl CaughtUp {
 
 /// The explanation for an ended event stream.
 pub(super) fn ending(finished: bool) -> Option<String> {
-    (!finished).then(|| "the engine exited without a final event".into())
+    (!finished).then(|| super::NO_FINAL_EVENT.into())
 }

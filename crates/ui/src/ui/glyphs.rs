@@ -17,6 +17,9 @@ pub struct Glyphs {
     pub bad: &'static str,
     pub up: &'static str,
     pub down: &'static str,
+    /// In front of a value above or below its band, where a triangle would be read as a change.
+    pub above: &'static str,
+    pub below: &'static str,
     /// Between parts of a line: in ASCII no minus, as numbers stand beside it.
     pub separator: &'static str,
     /// A mark of what is neither good nor bad.
@@ -46,6 +49,8 @@ static UNICODE: Glyphs = Glyphs {
     bad: "✗",
     up: "▲",
     down: "▼",
+    above: "↑",
+    below: "↓",
     separator: "·",
     point: "·",
     ellipsis: "…",
@@ -69,6 +74,8 @@ static ASCII: Glyphs = Glyphs {
     bad: "x",
     up: "^",
     down: "v",
+    above: "^",
+    below: "v",
     separator: "|",
     point: "-",
     ellipsis: "~",
@@ -134,6 +141,8 @@ mod tests {
                 glyphs.bad,
                 glyphs.up,
                 glyphs.down,
+                glyphs.above,
+                glyphs.below,
                 glyphs.separator,
                 glyphs.ellipsis,
                 glyphs.rule,

@@ -436,8 +436,16 @@ fn checkpoints_of(summary: &RunSummary) -> Vec<CheckpointRow> {
     let Ok(run) = RunDir::open(&summary.path) else {
         return Vec::new();
     };
+    let other = |kept: &KeptCheckpoint| {
+        let by = kept
+            .by
+            .as_ref()
+            .filter(|by| by.metric == id::VAL_LOSS && kept.rows.is_some())?;
+        kept.val_loss.filter(|loss| *loss != by.value.0)
+    };
     let row = |kept: KeptCheckpoint| CheckpointRow {
         rows: kept.rows,
+        on_all: other(&kept),
         // Like with like: on the rows that all of them were measured on.
         val_loss: match (&kept.by, kept.rows) {
             (Some(by), Some(_)) if by.metric == id::VAL_LOSS => Some(by.value.0),

@@ -378,6 +378,10 @@ impl Asked {
             Asked::Pause => "pausing",
             Asked::Resume => "going on",
             Asked::Stop => "stopping",
+            Asked::Evaluate => "evaluating",
+            Asked::Sample => "sampling",
+            Asked::Rollback => "going back",
+            Asked::UndoRescue => "undoing the rescue",
             asked => asked.word(),
         }
     }

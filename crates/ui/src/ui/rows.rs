@@ -78,13 +78,18 @@ pub struct ModelFiles {
 }
 
 impl CheckpointRow {
-    /// `accuracies 0.8125`, else `val 1.93`: what stands beside "best" is what it is the best by.
+    /// `accuracies 0.8125`, else `val 1.93`: what stands beside "best" is what it is the best by. A last evaluation of more rows is
+    /// what other screens have: `val 1.903 on 240 windows, 1.899 on all`.
     pub fn reading(&self) -> Option<String> {
         let rows = self.rows.map_or_else(String::new, |n| {
             let word = if n == 1 { "window" } else { "windows" };
             format!(" on {} {word}", human::grouped(n))
         });
-        let loss = || Some(format!("val {}{rows}", human::number(self.val_loss?)));
+        let all = self.on_all.filter(|_| self.rows.is_some());
+        let all = all.map_or_else(String::new, |loss| {
+            format!(", {} on all", human::number(loss))
+        });
+        let loss = || Some(format!("val {}{rows}{all}", human::number(self.val_loss?)));
         self.by.clone().or_else(loss)
     }
 }
@@ -100,6 +105,8 @@ pub struct CheckpointRow {
     pub val_loss: Option<f64>,
     /// Rows that the losses of this run's list were measured on, where that was not the same for all.
     pub rows: Option<u64>,
+    /// Its validation loss on the whole split, where `rows` are a part of it.
+    pub on_all: Option<f64>,
     /// The reading by which the best was chosen, where that is not the validation loss: `accuracies 0.8125`.
     pub by: Option<String>,
     pub best: bool,

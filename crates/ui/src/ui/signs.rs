@@ -1,6 +1,7 @@
 //! What no key does and no word on the screen explains: the mouse, and the signs below charts. Help and docs/keys.md have both.
 
 use super::action::Context;
+use super::glyphs::Glyphs;
 use super::widgets::line_chart::mark_glyph;
 use crate::run::state::MarkKind;
 
@@ -42,6 +43,30 @@ const MARKS: [(MarkKind, &str); 7] = [
     (MarkKind::Warning, "A warning; its text is in the log."),
 ];
 
+/// What stands in front of a number: in the line `health`, and behind an evaluation in the title of a chart.
+const BESIDE: [(fn(&Glyphs) -> &'static str, &str); 5] = [
+    (
+        |glyphs| glyphs.above,
+        "In the line `health`: above the band of most runs, which is no warning by itself.",
+    ),
+    (
+        |glyphs| glyphs.below,
+        "In the line `health`: below that band.",
+    ),
+    (
+        |glyphs| glyphs.warn,
+        "A warning: what is wrong stands on Health.",
+    ),
+    (
+        |glyphs| glyphs.up,
+        "In a chart's title: higher than at the evaluation before; the colour says whether that is better.",
+    ),
+    (
+        |glyphs| glyphs.down,
+        "In a chart's title: lower than at the evaluation before.",
+    ),
+];
+
 /// A heading, and rows of a sign and what it means.
 pub type Section = (&'static str, Vec<(&'static str, &'static str)>);
 
@@ -51,8 +76,13 @@ pub fn behind(context: Context, ascii: bool) -> Option<Section> {
         Context::Global => Some(("Mouse", MOUSE.to_vec())),
         Context::Run => {
             let marks = MARKS.iter();
-            let rows = marks.map(|(kind, words)| (mark_glyph(*kind, ascii), *words));
-            Some(("Marks below charts", rows.collect()))
+            let below = marks.map(|(kind, words)| (mark_glyph(*kind, ascii), *words));
+            let glyphs = Glyphs::of(ascii);
+            let beside = BESIDE.iter().map(|(mark, words)| (mark(glyphs), *words));
+            Some((
+                "Marks below charts and beside numbers",
+                below.chain(beside).collect(),
+            ))
         }
         _ => None,
     }

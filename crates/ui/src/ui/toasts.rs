@@ -1,6 +1,7 @@
 //! Short words in the corner that go by themselves; what was said stays in a list.
 
 use super::layout::{Screen, cut, split_bottom, wrap};
+use super::msg::Asked;
 use super::theme::{Meaning, Theme};
 use super::widgets::text::readable;
 use crate::base::text::{one_line, without_error_numbers};
@@ -51,6 +52,8 @@ pub enum ToastScope {
     Screen,
     /// That the run is stopping: until it refuses to, or another run is there.
     Stop,
+    /// That the run does what was asked for: until it is done.
+    Doing(Asked),
 }
 
 #[derive(Debug)]
@@ -138,6 +141,12 @@ impl Toasts {
     /// The run does not stop: what said so goes.
     pub fn not_stopping(&mut self) {
         self.list.retain(|toast| toast.about != ToastScope::Stop);
+    }
+
+    /// What was asked for is done, and the screen shows it.
+    pub fn done(&mut self, asked: Asked) {
+        self.list
+            .retain(|toast| toast.about != ToastScope::Doing(asked));
     }
 
     /// The screen is another one: its warnings mean nothing there.

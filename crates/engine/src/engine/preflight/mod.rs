@@ -35,6 +35,7 @@ use crate::wire::{Event, Outcome, Phase};
 #[cfg(test)]
 pub(super) use disk_room::checkpoint as checkpoint_size;
 use earlier::Earlier;
+pub use overlap::overlap;
 use std::path::{Path, PathBuf};
 
 /// The inputs of the checks. They change nothing of the run: they train a copy.

@@ -4,7 +4,7 @@ use super::{Check, Finding, Subject};
 use crate::base::human::percent;
 use crate::base::ssh::shell_quote;
 use crate::base::text::shown;
-use crate::data::DataConfig;
+use crate::data::{DataConfig, Dataset};
 use crate::engine::EngineError;
 use std::collections::HashMap;
 
@@ -28,18 +28,21 @@ const FAIL: f64 = 0.10;
 const FEWEST: u64 = 3;
 
 fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
-    let data = subject.data;
+    Ok(overlap(&subject.spec.data, subject.data))
+}
+
+/// What the check finds in data that are open: nothing is computed, so a dry run shows it too.
+pub fn overlap(config: &DataConfig, data: &Dataset) -> Finding {
     if let Some((found, of)) = data.repeated() {
         let evidence = format!(
             "{found} of {of} validation examples are also in the training split, word for word"
         );
-        let fix = repair(&subject.spec.data);
-        return Ok(rate(found, of, evidence, &fix));
+        return rate(found, of, evidence, &repair(config));
     }
     let bytes_per_token = data.val_bytes_per_token().unwrap_or(TYPICAL_BYTES);
     let n = (PASSAGE_BYTES / bytes_per_token).ceil().max(8.0) as usize;
     let (train, val) = (data.train_sample(SAMPLE), data.val_sample(SAMPLE));
-    Ok(judge(&train, &val, n))
+    judge(&train, &val, n)
 }
 
 fn judge(train: &[u32], val: &[u32], n: usize) -> Finding {

@@ -41,8 +41,13 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let last = *all.last()?;
     let train = beside(view, last.step)?;
     let gap = last.val_loss() - train;
-    // Neither the newest training loss nor its mean gives this difference: it uses those around that step.
-    let text = format!("{gap:.3}  at step {}", human::grouped(last.step));
+    // With what it is the difference of: the training loss at that step is not the one that stands for the run now.
+    let text = format!(
+        "{gap:.3} = {} − {} at {}",
+        human::number(last.val_loss()),
+        human::number(train),
+        human::grouped(last.step)
+    );
     let signal = Signal::of(metric::VAL_LOSS, gap, text).at(last.step);
     // Evaluations of a part of the split and of all of it are not comparable.
     let alike: Vec<&Evaluation> = all

@@ -35,7 +35,12 @@ impl OtherRows {
 impl RunState {
     /// The training loss that stands for the run now, nats per token: of the newest steps.
     pub fn newest_loss(&self) -> Option<f64> {
-        newest_loss(&newest(self.series.get(id::TRAIN_LOSS)?))
+        self.newest_loss_at(u64::MAX)
+    }
+
+    /// The one that stood for it at a step; `None` where its readings are not kept one by one any more.
+    pub fn newest_loss_at(&self, step: u64) -> Option<f64> {
+        newest_loss(&newest(self.series.get(id::TRAIN_LOSS)?, step))
     }
 
     /// `None` while the run goes on, and where the last evaluation is the best one or read as many rows.
@@ -64,9 +69,10 @@ impl RunState {
     }
 }
 
-/// Step and value of the newest finite readings, oldest first.
-fn newest(series: &Series) -> Vec<(u64, f64)> {
-    let finite = series.recent().rev().filter(|p| p.value.is_finite());
+/// Step and value of the newest finite readings up to a step, oldest first.
+fn newest(series: &Series, step: u64) -> Vec<(u64, f64)> {
+    let known = |p: &crate::run::series::Point| p.value.is_finite() && p.step <= step;
+    let finite = series.recent().rev().filter(known);
     let mut newest: Vec<_> = finite.take(WINDOW).map(|p| (p.step, p.value)).collect();
     newest.reverse();
     newest

@@ -182,11 +182,14 @@ impl RunState {
             "" => String::new(),
             message => format!(": {message}"),
         };
+        let after = match self.is_foreign() && end.seconds <= 0.0 {
+            true => String::new(),
+            false => format!(" after {}", engine_time::words(end.seconds, self.seconds)),
+        };
         let text = format!(
-            "{} at step {} after {}{}{why}",
+            "{} at step {}{after}{}{why}",
             outcome_word(end.outcome),
             human::grouped(end.step),
-            engine_time::words(end.seconds, self.seconds),
             loss.unwrap_or_default(),
         );
         Line::notice(outcome_level(end.outcome), text)
@@ -315,7 +318,7 @@ impl RunState {
         let why = match best {
             true => {
                 let rank = self.rank_of_best(by.as_ref());
-                match by.as_ref().and_then(Best::not_by_loss) {
+                match by.as_ref().and_then(|by| self.best_by(by)) {
                     Some(words) => format!(" ({rank} by {words})"),
                     None => format!(" ({rank}{})", val.unwrap_or_default()),
                 }
@@ -326,6 +329,17 @@ impl RunState {
             Level::Good,
             format!("checkpoint {name} kept{why}, {}", human::bytes(*bytes)),
         ))
+    }
+
+    /// By what, if not by the validation loss: `val accuracy 0.9906`. An evaluation of more rows has another value of it.
+    pub fn best_by(&self, by: &Best) -> Option<String> {
+        let words = by.not_by_loss()?;
+        let then = self.evaluations.iter().rev().find(|e| e.step == by.step);
+        let value = then.and_then(|e| e.values.get(&by.metric));
+        Some(match value.is_some_and(|value| *value != by.value.0) {
+            true => format!("{words} on the rows of the evaluations before"),
+            false => words,
+        })
     }
 
     /// What a checkpoint is that counts as the best: of equal ones the newest does.

@@ -90,6 +90,17 @@ fn a_run_is_named_by_what_tells_it_from_others() {
         ("bert", "bert/output/log.txt", "bert"),
         ("outputs", "outputs/baseline.csv", "baseline"),
         ("gpt/output", "gpt/output/trainer_state.json", "gpt"),
+        (
+            "gpt/tb",
+            "gpt/tb/run-neqv/events.out.tfevents.1.host",
+            "run-neqv",
+        ),
+        (
+            "gpt/tb",
+            "gpt/tb/version_0/events.out.tfevents.1.host",
+            "gpt",
+        ),
+        ("gpt/tb", "gpt/tb/events.out.tfevents.1.host", "gpt"),
     ] {
         assert_eq!(name(folder, log), expected, "{folder} {log}");
     }

@@ -1,6 +1,6 @@
 //! What the wizard knows before its first question, what it asks its caller to inspect, and where Enter leads.
 
-use crate::advisor::inspection::{self, ConfigFacts, DataFacts, Machine, ModelFacts};
+use crate::advisor::inspection::{self, ConfigFacts, DataFacts, Letters, Machine, ModelFacts};
 use crate::advisor::reading::Sample;
 use crate::base::paths::expand_home;
 use crate::spec::{Draft, PresetGroup, SpecSources};
@@ -16,15 +16,52 @@ pub struct PresetInfo {
     pub draft: Draft,
 }
 
+/// A checkpoint that may be offered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer {
+    pub path: String,
+    /// It has a chat template: it may be an instruct model.
+    pub chats: bool,
+    pub letters: Letters,
+}
+
+/// Checkpoints that are looked at until one writes any text.
+const LOOKED_AT: usize = 16;
+
+/// Those among which one is for any data: the newest of each vocabulary.
+fn offers(checkpoints: impl IntoIterator<Item = String>) -> Vec<Offer> {
+    let mut offers: Vec<Offer> = Vec::new();
+    let models = checkpoints
+        .into_iter()
+        .filter(|path| crate::models::writes(Path::new(path)));
+    for path in models.take(LOOKED_AT) {
+        let Some(letters) = Letters::of(Path::new(&path)) else {
+            continue;
+        };
+        let last = letters == Letters::Any;
+        if offers.iter().all(|offer| offer.letters != letters) {
+            offers.push(Offer {
+                chats: crate::models::has_chat_template(Path::new(&path)),
+                letters,
+                path,
+            });
+        }
+        if last {
+            break;
+        }
+    }
+    offers
+}
+
 /// What the wizard knows before the first question.
 #[derive(Debug, Clone)]
 pub struct Context {
     pub presets: Vec<PresetInfo>,
     pub machine: Machine,
-    /// The best checkpoint of the newest run that has one, offered as the base model.
-    pub newest_checkpoint: Option<String>,
-    /// It has a chat template: it may be an instruct model.
-    pub newest_chats: bool,
+    /// The best checkpoints of runs of which one is offered as the model to start from, the newest run's first.
+    pub offers: Vec<Offer>,
+    /// What stands for data that are not known yet.
+    pub sample: String,
     /// Where the runs are whose names may stand for models; `None`: no names are looked up.
     pub runs_dir: Option<PathBuf>,
     /// Where downloaded models are.
@@ -34,17 +71,31 @@ pub struct Context {
 }
 
 impl Context {
-    /// Answers with the newest checkpoint offered as the model to start from, where none was named.
+    /// Answers with a checkpoint offered as the model to start from, where none was named.
     pub(super) fn offered(&self, mut answers: super::Answers) -> super::Answers {
         if answers.start_path.is_empty() {
-            answers.start_path = self.newest_checkpoint.clone().unwrap_or_default();
+            answers.start_path = self.offer_for(&self.sample);
         }
         answers
     }
 
+    /// The newest checkpoint whose vocabulary has these letters; empty where none has.
+    pub(super) fn offer_for(&self, letters: &str) -> String {
+        let offer = self
+            .offers
+            .iter()
+            .find(|offer| offer.letters.write(letters));
+        offer.map_or_else(String::new, |offer| offer.path.clone())
+    }
+
+    /// The checkpoint at a path, where it is one that is offered.
+    pub(super) fn offer(&self, path: &str) -> Option<&Offer> {
+        self.offers.iter().find(|offer| offer.path == path)
+    }
+
     /// Reads the presets. Presets that fail to load are left out: the list of presets reports
     /// them. `checkpoints` are the best of each run, the newest run first; reward models among them, and models whose
-    /// vocabulary cannot write plain text, are no base models.
+    /// tokenizer cannot be read, are no base models.
     pub fn gather(
         sources: &SpecSources,
         checkpoints: impl IntoIterator<Item = String>,
@@ -53,18 +104,13 @@ impl Context {
         Context::gather_for(inspection::PLAIN, sources, checkpoints, machine)
     }
 
-    /// The same for data of which this is a piece: a base model can write it.
+    /// The same, with a piece of the data of the last time: as long as no others are known, a base model can write it.
     pub fn gather_for(
         sample: &str,
         sources: &SpecSources,
         checkpoints: impl IntoIterator<Item = String>,
         machine: Machine,
     ) -> Context {
-        let mut checkpoints = checkpoints.into_iter();
-        let newest_checkpoint = checkpoints.find(|folder| {
-            let folder = Path::new(folder);
-            crate::models::writes(folder) && inspection::can_write(folder, sample)
-        });
         let presets = crate::spec::presets(sources)
             .into_iter()
             .filter_map(|preset| {
@@ -77,13 +123,11 @@ impl Context {
                 })
             })
             .collect();
-        let chats =
-            |folder: &String| crate::models::has_chat_template(std::path::Path::new(folder));
         Context {
             presets,
             machine,
-            newest_chats: newest_checkpoint.as_ref().is_some_and(chats),
-            newest_checkpoint,
+            offers: offers(checkpoints),
+            sample: sample.into(),
             runs_dir: None,
             hub_cache: sources.hub_cache.clone(),
             home: sources.home.clone(),

@@ -66,11 +66,11 @@ impl Wizard {
         facts.as_ref().ok().filter(|_| known == path)
     }
 
-    /// The path for a kind of start. The newest checkpoint, which nobody typed, is no instruct model unless it chats.
+    /// The path for a kind of start. A checkpoint that was offered, which nobody typed, is no instruct model unless it chats.
     pub(super) fn start_path(&self, start: Start) -> &str {
         let path = self.answers.start_path.trim();
-        let offered = self.context.newest_checkpoint.as_deref() == Some(path);
-        match start == Start::Instruct && offered && !self.context.newest_chats {
+        let no_chat = self.context.offer(path).is_some_and(|offer| !offer.chats);
+        match start == Start::Instruct && no_chat {
             true => "",
             false => path,
         }

@@ -311,7 +311,9 @@ pub(super) fn advice(spec: &RunSpec, data: Option<&DataFacts>, machine: &Machine
         held_out: size.held_out,
         labels: size.labels,
         long_prompts: None,
-        plain_prompts: None,
+        plain_prompts: data
+            .filter(|facts| facts.template.is_some())
+            .and_then(|facts| facts.plain),
         ranks: None,
         here: spec.engine.torch().is_none(),
     });
@@ -363,6 +365,39 @@ mod tests {
             ..with_system
         };
         assert_eq!(tokens(&plain, "file"), Some(100.0));
+    }
+
+    /// A dry run of the file had this advice, and the wizard that wrote it "no setting looks unusual".
+    #[test]
+    fn prompts_that_bypass_the_template_are_advised_on_as_in_a_dry_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let facts = |row: &str| {
+            let path = dir.path().join("rows.jsonl");
+            std::fs::write(&path, format!("{row}\n").repeat(200)).unwrap();
+            DataFacts {
+                template: Some(TemplateTokens::CHATML),
+                ..inspection::data(&path).unwrap()
+            }
+        };
+        let mut draft = Draft::open("dpo-demo", &SpecSources::default()).unwrap();
+        draft.set("train.from", "a/model", "").unwrap();
+        let spec = draft.spec().unwrap();
+        let machine = Machine::of(Summary::default(), Default::default());
+        let about = |facts: &DataFacts| {
+            let all = advice(&spec, Some(facts), &machine);
+            all.iter().any(|line| line.contains("bypass it"))
+        };
+        let plain = facts(r#"{"prompt": "say it", "chosen": "it", "rejected": "no"}"#);
+        assert!(about(&plain));
+        let base = DataFacts {
+            template: None,
+            ..plain
+        };
+        assert!(!about(&base), "a base model has no template");
+        let written = r#"{"prompt": "<|im_start|>user\nsay it<|im_end|>\n", "chosen": "it", "rejected": "no"}"#;
+        assert!(!about(&facts(written)));
+        let turns = r#"{"prompt": [{"role": "user", "content": "say it"}], "chosen": [{"role": "assistant", "content": "it"}], "rejected": [{"role": "assistant", "content": "no"}]}"#;
+        assert!(!about(&facts(turns)));
     }
 
     #[test]

@@ -18,7 +18,7 @@ mod steps;
 
 pub use answers::{Answers, Begin, DataAnswer, RewardAnswer};
 pub use checks::{Checks, State};
-pub use context::{Context, InspectRequest, Inspection, Outcome, PresetInfo};
+pub use context::{Context, InspectRequest, Inspection, Offer, Outcome, PresetInfo};
 pub use estimate::n_params;
 pub use knobs::{COMMON, Knob};
 pub use question::{Input, Note, Question, Row};
@@ -252,6 +252,9 @@ impl Wizard {
             if self.step == Step::Method && self.answers.method_for != self.method_subject() {
                 (self.answers.method, self.answers.adapter) = (None, None);
             }
+            if self.step == Step::Start {
+                self.offer_again();
+            }
             if self.step == Step::Settings {
                 let subject = self.subject();
                 if self.answers.settings_for != subject {
@@ -262,6 +265,19 @@ impl Wizard {
             self.place_cursor();
         }
         Outcome::Moved
+    }
+
+    /// Another checkpoint is offered, or none, where the data are others than it was offered for: the next question would refuse it.
+    fn offer_again(&mut self) {
+        let path = self.answers.start_path.trim();
+        if !path.is_empty() && self.context.offer(path).is_none() {
+            return;
+        }
+        let known = self.chosen_data().map(|facts| facts.sample.clone());
+        let letters = known
+            .as_ref()
+            .map_or(self.context.sample.as_str(), |sample| sample.letters());
+        self.answers.start_path = self.context.offer_for(letters);
     }
 
     fn refuse(&mut self, why: impl Into<String>) -> Outcome {
@@ -371,7 +387,7 @@ impl Wizard {
         for (path, _) in self.wrong_settings() {
             answers.settings.remove(&path);
         }
-        if self.context.newest_checkpoint.as_ref() == Some(&answers.start_path) {
+        if self.context.offer(&answers.start_path).is_some() {
             answers.start_path.clear();
         }
         answers.with_earlier(&self.earlier).to_json()

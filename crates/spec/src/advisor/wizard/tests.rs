@@ -26,6 +26,16 @@ fn context() -> Context {
     Context::gather(&SpecSources::default(), None, machine)
 }
 
+/// A checkpoint of a run; `letters`: all that its vocabulary has.
+fn offer(path: &str, letters: Option<&str>) -> Offer {
+    use crate::advisor::inspection::Letters;
+    Offer {
+        path: path.into(),
+        chats: false,
+        letters: letters.map_or(Letters::Any, |text| Letters::Only(text.chars().collect())),
+    }
+}
+
 fn wizard() -> Wizard {
     Wizard::new(context(), Answers::default())
 }
@@ -499,10 +509,57 @@ fn a_run_in_a_models_place_becomes_its_checkpoint() {
     assert!(wizard.yaml().unwrap().contains(&model));
 }
 
+/// A quickstart of 65 characters was the default for chats with digits in them, and was refused as often as Enter was pressed.
+#[test]
+fn a_checkpoint_that_cannot_read_the_data_is_not_offered_for_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("chats.jsonl");
+    let row = r#"{"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}"#;
+    std::fs::write(&path, format!("{row}\n").repeat(20)).unwrap();
+    let toy = offer(
+        "runs/toy/checkpoints/step-000010",
+        Some(crate::advisor::inspection::PLAIN),
+    );
+    let able = offer("runs/able/checkpoints/step-000010", None);
+    let started = |offers: Vec<Offer>| {
+        let mut wizard = Wizard::new(
+            Context {
+                offers,
+                ..context()
+            },
+            Answers::default(),
+        );
+        let before = wizard.answers().start_path.clone();
+        wizard.enter();
+        wizard.select(1);
+        wizard.type_in(&path.display().to_string());
+        let Outcome::Look(look) = wizard.enter() else {
+            panic!("{:?}", wizard.error());
+        };
+        wizard.on_inspected(look.now(None));
+        assert_eq!(wizard.step(), Step::Start);
+        (before, wizard)
+    };
+    let offered = |wizard: &Wizard| wizard.answers().start_path.clone();
+    let (before, wizard) = started(vec![toy.clone(), able.clone()]);
+    assert_eq!((before, offered(&wizard)), (toy.path.clone(), able.path));
+    let (_, mut wizard) = started(vec![toy]);
+    assert_eq!(offered(&wizard), "", "none can");
+    // What was typed stays, whatever it can read.
+    wizard.select(1);
+    wizard.type_in("models/mine");
+    wizard.back();
+    wizard.enter();
+    assert_eq!(
+        (wizard.step(), offered(&wizard).as_str()),
+        (Step::Start, "models/mine")
+    );
+}
+
 #[test]
 fn a_start_model_that_was_only_offered_is_not_remembered() {
     let offered = Context {
-        newest_checkpoint: Some("runs/a/checkpoints/step-000010".into()),
+        offers: vec![offer("runs/a/checkpoints/step-000010", None)],
         ..context()
     };
     let wizard = Wizard::new(offered.clone(), Answers::default());

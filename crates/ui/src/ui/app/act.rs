@@ -130,6 +130,8 @@ impl App {
     pub(super) fn open(&mut self, mut overlay: Box<dyn Overlay>) -> Vec<Effect> {
         overlay.renew(&self.store);
         self.overlays.push(overlay);
+        // What opened it may be an answer that came without a key.
+        self.ask_draw();
         Vec::new()
     }
 
@@ -140,6 +142,7 @@ impl App {
     /// Brings a pane to the front as it is.
     pub(super) fn show(&mut self, pane: &PaneEntry) {
         self.front = place_of(pane);
+        self.ask_draw();
     }
 
     fn go(&mut self, pane: &PaneEntry) -> Vec<Effect> {

@@ -257,6 +257,8 @@ impl App {
                 _ => (glyphs.bad, Meaning::Bad, word),
             },
             (None, LinkState::Opening(_)) => (glyphs.ring, Meaning::Muted, "opening"),
+            // The word of lists and of the screen below: `crashed`.
+            (None, LinkState::Ended(_)) if held.state.orphaned => (glyphs.bad, Meaning::Bad, word),
             (None, LinkState::Ended(_)) => (glyphs.bad, Meaning::Bad, "no engine"),
             (None, _) if held.state.halted.is_some() || word == "silent" => {
                 (glyphs.ring, Meaning::Warn, word)

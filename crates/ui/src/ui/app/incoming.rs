@@ -6,7 +6,7 @@ use crate::base::finding::Status;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::diagnosis::VERDICT;
-use crate::link::Incoming;
+use crate::link::{Incoming, NO_FINAL_EVENT};
 use crate::run::index::RunSummary;
 use crate::run::state::Level;
 use crate::ui::effect::Effect;
@@ -14,7 +14,7 @@ use crate::ui::msg::{Asked, Holder, Msg, Opened, SavedSpec, Slot, StageOf};
 use crate::ui::panes::{home, run};
 use crate::ui::store::{LinkState, OpenRun};
 use crate::ui::toasts::ToastScope;
-use crate::wire::{CommandId, Envelope, Event, Outcome};
+use crate::wire::{CommandId, Envelope, Event, Outcome, Phase};
 use std::path::Path;
 use std::time::Duration;
 
@@ -198,6 +198,7 @@ impl App {
                 self.toast_about(ToastScope::Run, notice.level, &notice.text);
             }
         }
+        self.fulfilled(&envelope.event);
         match &envelope.event {
             Event::Accepted { id } => self.answered(*id, None),
             Event::Rejected { id, why } => self.answered(*id, Some(why)),
@@ -235,8 +236,31 @@ impl App {
                 asked,
                 Asked::Checkpoint | Asked::Adjust | Asked::Note | Asked::Stop
             ) => {}
-            None => self.toast(Level::Info, &format!("{} accepted", asked.word())),
+            None => {
+                let words = format!("{} {}", asked.doing(), self.theme.glyphs().ellipsis);
+                self.toast_about(ToastScope::Doing(asked), Level::Info, &words);
+            }
         }
+    }
+
+    /// The event that a request came to: what says that it is under way goes.
+    fn fulfilled(&mut self, event: &Event) {
+        let asked = match event {
+            Event::Sampled { .. } => Asked::Sample,
+            Event::Evaluated { .. } => Asked::Evaluate,
+            Event::PhaseChanged {
+                phase: Phase::Paused,
+                ..
+            } => Asked::Pause,
+            Event::PhaseChanged {
+                phase: Phase::Training,
+                ..
+            } => Asked::Resume,
+            Event::RolledBack { .. } => Asked::Rollback,
+            Event::RescueUndone { .. } => Asked::UndoRescue,
+            _ => return,
+        };
+        self.toasts.done(asked);
     }
 
     /// What was asked for does not happen.
@@ -268,7 +292,7 @@ impl App {
             // What it was about to do, or had done since a resume, is past.
             self.toasts.run_changed();
         }
-        match why {
+        match why.filter(|why| why != NO_FINAL_EVENT) {
             Some(why) => {
                 let words = format!("lost the connection to the run: {why}");
                 self.toast_about(ToastScope::Run, Level::Bad, &words);
@@ -276,7 +300,7 @@ impl App {
             None if lost => self.toast_about(
                 ToastScope::Run,
                 Level::Bad,
-                &format!("the training process died (killed or out of memory); {kept}"),
+                &format!("crashed: the training process died (killed or out of memory); {kept}"),
             ),
             None => {}
         }

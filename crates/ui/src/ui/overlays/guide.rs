@@ -173,7 +173,7 @@ impl Overlay for GuideSheet {
         let area = centred(area, width, height.min(area.height));
         let title = match self.open {
             true => "guide: {cancel} for the questions, {up} and {down} scroll",
-            false => "guide: what do you want to know? {accept} reads",
+            false => "guide: {accept} reads; other questions: llmtui guide QUESTION",
         };
         let title = canvas.keymap.fill(title);
         let block = framed(canvas.theme, &title);

@@ -50,11 +50,11 @@ impl Ask for Start {
         {
             notes.insert(0, note("Found", facts.summary()));
         } else if wizard.selected() > 0
-            && let Some(newest) = &wizard.context.newest_checkpoint
+            && let Some(offer) = wizard.context.offer(wizard.answers.start_path.trim())
         {
             let words = format!(
-                "{}: the best checkpoint of the newest run that is known to have learned; any other run can be named",
-                run_of(newest)
+                "{}: the best checkpoint of the newest run that is known to have learned and can read the data; any other run can be named",
+                run_of(&offer.path)
             );
             notes.push(note("Offered", words));
         }

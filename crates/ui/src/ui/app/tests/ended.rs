@@ -143,8 +143,12 @@ fn a_run_of_a_pipeline_shows_its_stage_while_it_trains_and_in_the_list() {
     bench.runs().live();
     let alone = bench.press("2").picture(160, 48);
     assert!(!alone.contains("stage"), "{alone}");
-    bench.app.store.held.as_mut().unwrap().stage = Some(first_of_two());
-    let wide = bench.wait(1_000).picture(160, 48);
+    let run_dir = bench.app.store.held.as_ref().unwrap().path.clone().unwrap();
+    bench.msg(Msg::StageSeen {
+        run_dir,
+        stage: Some(first_of_two()),
+    });
+    let wide = bench.picture(160, 48);
     let above = wide.lines().next().unwrap();
     assert!(above.contains("stage 1 of 2"), "{above}");
     assert!(above.contains("next: chat"), "{above}");

@@ -137,6 +137,7 @@ fn a_run_and_the_one_that_it_came_from_are_chatted_with_by_one_key() {
     let rows: Vec<CheckpointRow> = [&base.id, &child.id]
         .map(|run| CheckpointRow {
             rows: None,
+            on_all: None,
             path: format!("runs/{run}/checkpoints/step-002000").into(),
             run: run.clone(),
             ..checkpoint_rows().remove(2)
@@ -200,6 +201,7 @@ fn more_runs_than_fit_side_by_side_are_said_to_be_more() {
         .collect();
     let row = |run: &RunSummary| CheckpointRow {
         rows: None,
+        on_all: None,
         path: run.path.join("checkpoints/step-002000"),
         run: run.id.clone(),
         ..checkpoint_rows().remove(2)

@@ -10,6 +10,7 @@ mod keys;
 mod narrow;
 mod opening;
 mod overlays;
+mod painting;
 mod queue;
 mod scenes;
 mod silence;
@@ -40,6 +41,8 @@ struct Bench {
     /// By how many milliseconds somebody set the machine's clock forward.
     set_forward: u64,
     effects: Vec<Effect>,
+    /// What was drawn last, while nothing asked for another draw.
+    shown: Option<ratatui::buffer::Buffer>,
 }
 
 fn options(theme: &str, depth: ColorDepth, ascii: bool) -> AppOptions {
@@ -84,6 +87,7 @@ impl Bench {
             now: NOW,
             set_forward: 0,
             effects,
+            shown: None,
         }
     }
 
@@ -93,8 +97,28 @@ impl Bench {
             now: UnixMillis(self.now.0 + self.set_forward),
             elapsed: self.now.since(NOW),
         };
+        let said = format!("{msg:.60?}");
         self.effects = self.app.update(msg, at);
+        self.is_painted(&said);
         self
+    }
+
+    /// Nothing that was drawn is out of date unless a draw was asked for: no screen waits for the next key.
+    fn is_painted(&mut self, after: &str) {
+        let stale = self.app.freshness() != Freshness::Fresh;
+        let Some(shown) = self.shown.take().filter(|_| !stale) else {
+            return;
+        };
+        let area = *shown.area();
+        let now = self.draw(area.width, area.height);
+        let rows = |buffer: &ratatui::buffer::Buffer| -> Vec<String> {
+            let row = |y| (0..area.width).map(|x| buffer[(x, y)].symbol()).collect();
+            (0..area.height).map(row).collect()
+        };
+        let (before, now) = (rows(&shown), rows(&now));
+        for (before, now) in before.iter().zip(&now) {
+            assert_eq!(before, now, "not drawn after {after}");
+        }
     }
 
     fn click(&mut self, column: u16, row: u16) -> &mut Bench {
@@ -243,6 +267,7 @@ impl Bench {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| self.app.draw(frame)).unwrap();
         self.app.drawn();
+        self.shown = Some(terminal.backend().buffer().clone());
         terminal.backend().buffer().clone()
     }
 
@@ -337,6 +362,7 @@ fn runs() -> Vec<RunSummary> {
 fn checkpoint_rows() -> Vec<CheckpointRow> {
     let row = |run: &str, step, val_loss, best, live: bool| CheckpointRow {
         rows: None,
+        on_all: None,
         path: format!("runs/{run}/{}", crate::run::checkpoints::path_in_run(step)).into(),
         run: run.into(),
         step,
@@ -465,7 +491,7 @@ fn side_by_side(bench: &mut Bench) {
     let base = model_is_there(bench, None);
     let mut slots = vec![base];
     for name in ["SmolLM2-135M-Instruct.Q4_1.gguf", "models/smollm2-sft"] {
-        bench.press("ctrl-n").write("another place").press("enter");
+        bench.press("ctrl-n").write("path or hub").press("enter");
         bench.write(name).press("enter");
         slots.push(model_is_there(bench, Some("the tokenizer's")));
     }

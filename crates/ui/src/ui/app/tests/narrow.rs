@@ -99,6 +99,8 @@ fn help_explains_the_mouse_and_the_marks() {
         "shift+drag",
         "Marks below charts",
         "A note, yours or the engine's",
+        "above the band of most runs",
+        "higher than at the evaluation before",
     ] {
         assert!(all.contains(words), "{words}: {all}");
     }

@@ -248,7 +248,9 @@ fn a_run_whose_engine_died_is_watched_again_when_somebody_resumes_it() {
     });
     let picture = bench.picture(160, 48);
     assert!(
-        picture.contains("no engine") && !picture.contains("evaluating"),
+        picture.contains("✗ crashed")
+            && !picture.contains("no engine")
+            && !picture.contains("evaluating"),
         "{picture}"
     );
     assert!(picture.contains("crashed at step"), "{picture}");

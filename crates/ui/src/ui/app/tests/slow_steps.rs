@@ -99,7 +99,7 @@ fn a_stop_and_an_evaluation_say_what_they_wait_for() {
     sent(&mut bench, slot, Asked::Evaluate, 5);
     let picture = bench.picture(100, 30);
     assert!(
-        picture.contains("evaluation after this evaluation"),
+        picture.contains("evaluating after this evaluation"),
         "{picture}"
     );
     begin(&mut bench, Phase::Training);

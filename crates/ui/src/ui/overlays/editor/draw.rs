@@ -20,7 +20,7 @@ impl Editor {
     /// │   model.n_head          4   presets/quickstart:9    │
     /// │ ─ model.n_layer ────────────────────────────────── │
     /// │ Number of transformer blocks.                       │
-    /// │ a whole number from 1 to 1000 · quickstart says 4   │
+    /// │ a whole number from 1 to 1000 · opened as 4         │
     /// └─────────────────────────────────────────────────────┘
     /// ```
     pub(super) fn draw_all(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
@@ -144,7 +144,7 @@ impl Editor {
                 .find(|i| place.is_some_and(|p| p.path == i.path));
             here.or(issues.first()).map(Issue::line)
         });
-        let about = place.map(|place| about(place, self.draft.target()));
+        let about = place.map(about);
         let texts = [
             fault.map(|words| (words, Meaning::Bad)),
             place.map(|p| (p.node.doc.clone(), Meaning::Text)),
@@ -260,12 +260,13 @@ fn origin_words(origin: &Origin) -> String {
 }
 
 /// What may stand here and what the others say.
-fn about(place: &Place, parent: &str) -> String {
+fn about(place: &Place) -> String {
     let mut words = vec![place.node.expected()];
     if place.node.nullable {
         words.push(format!("empty: {}", none_word(place)));
     }
-    words.push(format!("{parent} says {}", value_words(place, &place.parent)));
+    // Not what the file says: it may have the value from a preset or a default.
+    words.push(format!("opened as {}", value_words(place, &place.parent)));
     if !place.node.default.is_null() && place.node.children().is_empty() {
         words.push(format!(
             "default: {}",

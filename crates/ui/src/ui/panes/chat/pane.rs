@@ -126,8 +126,8 @@ impl ChatPane {
         items.extend(trained.into_iter().chain(untrained).map(|row| checkpoint_item(row, dot)));
         items.extend(files.near.iter().map(|path| file_item(path)));
         items.push(Item {
-            title: "another place".into(),
-            detail: "a path, or a hub id (org/name)".into(),
+            title: "path or hub id".into(),
+            detail: "a model folder, a .gguf file, or org/name".into(),
             right: String::new(),
             choice: Choice::Answer(topic(MODEL), Answer::Text(String::new())),
         });

@@ -11,6 +11,7 @@ use crate::wire::{Num, Prompt, StopReason, Turn};
 fn model(step: u64) -> ChatModel {
     ChatModel::of_row(CheckpointRow {
         rows: None,
+        on_all: None,
         path: format!("/r/{}", crate::run::checkpoints::path_in_run(step)).into(),
         run: "2026-11-21-1422-shakespeare-k3qf".into(),
         step,

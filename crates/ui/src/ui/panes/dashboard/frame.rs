@@ -14,7 +14,7 @@ use crate::ui::widgets::axis::{Axis, Scale};
 use crate::ui::widgets::frame;
 use crate::ui::widgets::line_chart::{Line, LineChart, Look, StepAxis};
 use crate::ui::widgets::text::{self, Word, word};
-use crate::wire::{Phase, id};
+use crate::wire::Phase;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
@@ -350,7 +350,7 @@ pub(super) fn sentence(buffer: &mut Buffer, area: Rect, state: &RunState, theme:
         return;
     }
     let loss = state
-        .latest(id::TRAIN_LOSS)
+        .newest_loss()
         .map(|x| format!(", loss {}", human::number(x)))
         .unwrap_or_default();
     let head = state.head.as_ref().filter(|head| head.max_steps > 0);

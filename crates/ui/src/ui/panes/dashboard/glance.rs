@@ -231,6 +231,10 @@ fn parts(state: &RunState, options: &GlanceOptions) -> Vec<Vec<Word>> {
 
 /// What waits, what the run is busy with when it is not training, how long a long step has taken; and how long it will take.
 fn time_parts(state: &RunState, options: &GlanceOptions) -> Vec<Vec<Word>> {
+    // A log without times says nothing of how long it took.
+    if state.finished.is_some() && state.is_foreign() && state.seconds <= 0.0 {
+        return Vec::new();
+    }
     if state.finished.is_some() {
         let time = format!("{:>7}", human::seconds(state.seconds));
         return vec![vec![

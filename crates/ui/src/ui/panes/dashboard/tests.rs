@@ -208,7 +208,7 @@ fn vital_signs_stand_in_a_row_and_what_is_outside_its_band_is_always_among_them(
     for (w, h) in [(80, 24), (160, 48)] {
         let mut dashboard = Dashboard::new();
         let picture = picture(&mut dashboard, &state, &Theme::ansi(), (w, h));
-        assert!(picture.contains("▲ dead   0.75"), "{picture}");
+        assert!(picture.contains("↑ dead   0.75"), "{picture}");
         assert!(dashboard.vitals().is_some());
         insta::assert_snapshot!(format!("vitals_{w}x{h}"), picture);
     }

@@ -130,7 +130,7 @@ fn confirmed(diagnosis: &Diagnosis) -> Vec<&str> {
         .collect()
 }
 
-/// `health  ✓ update 1.2e-3  ▲ spike   14.2  · entropy   1.47 …`, as many as fit; of those that do not, the ones within their
+/// `health  ✓ update 1.2e-3  ↑ spike   14.2  · entropy   1.47 …`, as many as fit; of those that do not, the ones within their
 /// bands go first. What a finding confirms has the mark and the colour of a warning.
 pub fn draw(buffer: &mut Buffer, area: Rect, signs: &[Vital], theme: &Theme) {
     let room = usize::from(area.width.saturating_sub(2));
@@ -163,8 +163,8 @@ fn words(sign: &Vital, theme: &Theme) -> Vec<Word> {
         Place::Above | Place::Below if sign.confirmed => {
             (glyphs.warn, Meaning::Warn, Meaning::Warn)
         }
-        Place::Above => (glyphs.up, Meaning::Muted, Meaning::Text),
-        Place::Below => (glyphs.down, Meaning::Muted, Meaning::Text),
+        Place::Above => (glyphs.above, Meaning::Muted, Meaning::Text),
+        Place::Below => (glyphs.below, Meaning::Muted, Meaning::Text),
         Place::Free => (glyphs.point, Meaning::Muted, Meaning::Text),
     };
     vec![
@@ -231,10 +231,10 @@ mod tests {
         ];
         assert_eq!(
             drawn(&signs, 90),
-            " health  ✓ update 1.2e-3  · entropy   1.47  · noise  12.3k  ▲ dead   0.75"
+            " health  ✓ update 1.2e-3  · entropy   1.47  · noise  12.3k  ↑ dead   0.75"
         );
-        assert_eq!(drawn(&signs, 45), " health  ✓ update 1.2e-3  ▲ dead   0.75");
-        assert_eq!(drawn(&signs, 24), " health  ▲ dead   0.75");
+        assert_eq!(drawn(&signs, 45), " health  ✓ update 1.2e-3  ↑ dead   0.75");
+        assert_eq!(drawn(&signs, 24), " health  ↑ dead   0.75");
     }
 
     #[test]
@@ -244,7 +244,7 @@ mod tests {
             let words = words(sign, &Theme::ansi());
             (words[0].text.clone(), words[2].meaning)
         };
-        assert_eq!(colours(&alone), ("▲".into(), Meaning::Text));
+        assert_eq!(colours(&alone), ("↑".into(), Meaning::Text));
         let named = Vital {
             confirmed: true,
             ..alone

@@ -452,13 +452,25 @@ fn words_on(buffer: &mut Buffer, area: Rect, finding: &RowsFinding, theme: &Them
         used += text::paragraph(buffer, below(area, used), words, meaning, theme);
     }
     let mut rest = below(area, used + 1);
-    for hit in finding.examples.iter().take(usize::from(rest.height)) {
+    let shown = finding.examples.len().min(usize::from(rest.height));
+    // Rows that are free take the words that do not fit into one.
+    let mut spare = usize::from(rest.height) - shown;
+    for hit in &finding.examples[..shown] {
         let place = one_line(hit.place.rsplit('/').next().unwrap_or(&hit.place));
-        let what = format!("  {}", one_line(&hit.what));
-        let words = [word(place, Meaning::Text), word(what, Meaning::Muted)];
-        text::draw(buffer, rest.x, rest.y, rest.width, &words, theme);
-        rest = below(rest, 1);
-        used += 1;
+        let line = format!("{place}  {}", one_line(&hit.what));
+        let mut lines = text::wrap(&line, usize::from(rest.width), usize::MAX, theme.ascii);
+        if lines.len() > spare + 1 {
+            lines = vec![line];
+        }
+        spare -= lines.len() - 1;
+        for (i, line) in lines.iter().enumerate() {
+            let place = line.strip_prefix(&*place).filter(|_| i == 0).map(|_| place.as_str());
+            let what = &line[place.map_or(0, str::len)..];
+            let words = [word(place.unwrap_or(""), Meaning::Text), word(what, Meaning::Muted)];
+            text::draw(buffer, rest.x, rest.y, rest.width, &words, theme);
+            rest = below(rest, 1);
+            used += 1;
+        }
     }
     used + 1
 }

@@ -129,7 +129,7 @@ impl Page<'_> {
         second.push(word(
             match size {
                 1 => human::counted(n as u64, "completion"),
-                size => format!("{n} groups of {size}"),
+                size => format!("{} of {size}", human::counted(n as u64, "group")),
             },
             Meaning::Text,
         ));

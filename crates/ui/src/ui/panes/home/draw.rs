@@ -1,6 +1,6 @@
 //! Home on the screen: presets above, runs below.
 
-use super::HomePane;
+use super::{HomePane, HomeRow};
 use super::list::{Listed, stage_mark};
 use crate::base::finding::Status;
 use crate::base::human;
@@ -20,7 +20,7 @@ use crate::wire::Phase;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use unicode_width::UnicodeWidthStr;
 
 /// The row behind the presets.
@@ -69,6 +69,7 @@ impl HomePane {
     /// ```
     pub(super) fn draw_all(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
         let store = context.store;
+        self.drawn = store.now;
         let n_runs = u16::try_from(self.listed(store).len()).unwrap_or(u16::MAX);
         let lines = preset_lines(&self.presets(store), self.offers_wizard());
         let n_presets = u16::try_from(lines.len()).unwrap_or(u16::MAX);
@@ -190,7 +191,7 @@ impl HomePane {
         let unreadable = unreadable(store).map(|words| (words, Meaning::Warn));
         let area = draw_foot(frame, area, unreadable, theme);
         self.scroll(&runs, selected.unwrap_or(0), area.height);
-        self.draw_more(frame, head, runs.len(), theme);
+        self.draw_more(frame, head, &runs, context);
         self.draw_list(frame, area, (&runs, &columns), context);
     }
 
@@ -202,17 +203,30 @@ impl HomePane {
         self.scroll_runs = scroll_to(selected, self.scroll_runs, height).min(last);
     }
 
-    /// How many runs have no room.
-    fn draw_more(&self, frame: &mut Frame, head: Rect, n: usize, theme: &Theme) {
-        let hidden = n.saturating_sub(self.page);
-        if hidden > 0 {
-            let below = hidden.saturating_sub(self.scroll_runs);
-            let words = match below {
-                0 => format!(" {} {hidden} more ", theme.glyphs().up),
-                _ => format!(" {} {below} more ", theme.glyphs().down),
-            };
-            let more = Line::styled(words, theme.style(Meaning::Muted)).right_aligned();
-            frame.render_widget(more, head);
+    /// How many runs are marked, also where a filter hides them, and how many have no room.
+    fn draw_more(&self, frame: &mut Frame, head: Rect, runs: &[Listed], context: &PaneContext) {
+        let theme = context.theme;
+        let hidden = runs.len().saturating_sub(self.page);
+        let below = hidden.saturating_sub(self.scroll_runs);
+        let more = match (hidden, below) {
+            (0, _) => None,
+            (_, 0) => Some(format!("{} {hidden} more", theme.glyphs().up)),
+            _ => Some(format!("{} {below} more", theme.glyphs().down)),
+        };
+        let there = |path: &&PathBuf| context.store.runs().iter().any(|run| run.path == **path);
+        let seen = |path: &&PathBuf| runs.iter().any(|row| row.row() == HomeRow::Run((*path).clone()));
+        let marked: Vec<&PathBuf> = self.marked.iter().filter(there).collect();
+        let unseen = marked.iter().filter(|path| !seen(path)).count();
+        let marked = match (marked.len(), unseen) {
+            (0, _) => None,
+            (n, 0) => Some(format!("{n} marked")),
+            (n, unseen) => Some(format!("{n} marked, {unseen} not listed")),
+        };
+        let words: Vec<String> = marked.into_iter().chain(more).collect();
+        if !words.is_empty() {
+            let words = words.join(&format!(" {} ", theme.glyphs().separator));
+            let words = Line::styled(format!(" {words} "), theme.style(Meaning::Muted));
+            frame.render_widget(words.right_aligned(), head);
         }
     }
 

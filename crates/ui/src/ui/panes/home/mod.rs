@@ -4,6 +4,8 @@ mod draw;
 mod list;
 
 use super::{Pane, PaneContext, PaneEntry};
+use crate::base::clock::UnixMillis;
+use crate::base::human;
 use crate::base::paths::is_yaml;
 use crate::base::text::one_line;
 use crate::run::index::{RunStatus, RunSummary};
@@ -12,6 +14,7 @@ use crate::run::state::Level;
 use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
 use crate::ui::field::{Lines, TextField};
+use crate::ui::freshness::Freshness;
 use crate::ui::keymap::Keymap;
 use crate::ui::msg::Msg;
 use crate::ui::overlays::{Question, YES};
@@ -79,6 +82,8 @@ pub struct HomePane {
     looked_at: Option<Duration>,
     /// The run that it is asked about whether to delete it.
     doomed: Option<PathBuf>,
+    /// When the ages on the screen were right.
+    drawn: UnixMillis,
 }
 
 impl Default for HomePane {
@@ -98,6 +103,7 @@ impl Default for HomePane {
             folders: None,
             looked_at: Some(Duration::ZERO),
             doomed: None,
+            drawn: UnixMillis::default(),
         }
     }
 }
@@ -279,6 +285,13 @@ impl HomePane {
         vec![info(&keymap.fill(&words))]
     }
 
+    /// Whether a run's age is another one than on the screen.
+    fn aged(&self, store: &Store) -> bool {
+        let age = |now: UnixMillis, run: &RunSummary| human::age(now.since(run.created));
+        let other = |run: &RunSummary| age(self.drawn, run) != age(store.now, run);
+        store.runs().iter().any(other)
+    }
+
     /// The marked runs that are still there; without marks the selected one under the one that it came from.
     fn chosen(&self, store: &Store) -> Vec<PathBuf> {
         let there = |path: &&PathBuf| store.runs().iter().any(|run| run.path == **path);
@@ -286,6 +299,11 @@ impl HomePane {
         if !marked.is_empty() {
             return marked;
         }
+        self.with_parent(store)
+    }
+
+    /// The selected run under the one that it came from.
+    fn with_parent(&self, store: &Store) -> Vec<PathBuf> {
         let Some(HomeRow::Run(path)) = self.current(store) else {
             return Vec::new();
         };
@@ -339,7 +357,8 @@ impl HomePane {
     }
 
     fn chat_side_by_side(&self, store: &Store) -> Vec<Request> {
-        let mut paths = self.chosen(store);
+        // The key is about the selected run, whatever is marked.
+        let mut paths = self.with_parent(store);
         if let [one] = paths.as_slice()
             && let Some(run) = store.runs().iter().find(|run| run.path == *one)
             && let Some(model) = run.start_model.clone()
@@ -540,6 +559,9 @@ impl Pane for HomePane {
             }
             Msg::Tick if context.in_front => {
                 let mut requests = Vec::new();
+                if self.aged(store) {
+                    requests.push(Request::Draw(Freshness::DataMoved));
+                }
                 let since = |at| store.elapsed.saturating_sub(at);
                 let stale = since(store.runs_read) >= REFRESH;
                 if store.any_live() && stale && !store.reading_runs {

@@ -177,27 +177,31 @@ fn fit_words(shown: &Shown) -> Vec<Word> {
             Meaning::Muted,
         )];
     };
-    let mut words = vec![word("at most ", Meaning::Muted)];
-    let mut add = |label: &str, value: String| {
-        words.push(word(format!("{label} "), Meaning::Muted));
-        words.push(word(format!("{value}  "), Meaning::Title));
+    let any = fits.micro_batch == Some(ANY_BATCH);
+    let micro_batch = fits.micro_batch.map_or_else(|| "none".into(), grouped);
+    let model = fits.model.as_ref();
+    let model = model.map(|model| format!("{} ({})", model.name, short(model.params as f64)));
+    let limits = [
+        ("micro-batch", Some(micro_batch).filter(|_| !any)),
+        ("length", fits.seq_len.map(grouped)),
+        ("rank", fits.lora_rank.map(grouped)),
+        ("model", model),
+    ];
+    let limits: Vec<(&str, String)> = limits
+        .into_iter()
+        .filter_map(|(label, value)| Some((label, value?)))
+        .collect();
+    // "at most micro-batch any" is no limit.
+    let lead = match (any, limits.is_empty()) {
+        (true, true) => "any micro-batch fits",
+        (true, false) => "any micro-batch fits; at most ",
+        (false, _) => "at most ",
     };
-    match fits.micro_batch {
-        Some(ANY_BATCH) => add("micro-batch", "any".into()),
-        Some(n) => add("micro-batch", grouped(n)),
-        None => add("micro-batch", "none".into()),
-    }
-    if let Some(n) = fits.seq_len {
-        add("or length", grouped(n));
-    }
-    if let Some(rank) = fits.lora_rank {
-        add("or rank", grouped(rank));
-    }
-    if let Some(model) = &fits.model {
-        add(
-            "or model",
-            format!("{} ({})", model.name, short(model.params as f64)),
-        );
+    let mut words = vec![word(lead, Meaning::Muted)];
+    for (i, (label, value)) in limits.into_iter().enumerate() {
+        let or = if i > 0 { "or " } else { "" };
+        words.push(word(format!("{or}{label} "), Meaning::Muted));
+        words.push(word(format!("{value}  "), Meaning::Title));
     }
     words
 }

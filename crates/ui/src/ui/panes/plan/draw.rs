@@ -34,7 +34,9 @@ pub(super) fn draw(pane: &mut PlanPane, frame: &mut Frame, area: Rect, context: 
         return empty(pane, frame, area, context);
     };
     let lines = Below::new((shown, &pane.run), area.width, context);
-    let below = below_rows(&lines, area, rows_needed(shown, area.width, theme));
+    let measured = measured(pane, context);
+    let needed = rows_needed(shown, measured.is_some(), area.width, theme);
+    let below = below_rows(&lines, area, needed);
     let (top, bottom) = split_bottom(area, below);
     if area.width < NARROW {
         let (line, form) = split_top(top, 1);
@@ -54,7 +56,6 @@ pub(super) fn draw(pane: &mut PlanPane, frame: &mut Frame, area: Rect, context: 
         width: top.width.saturating_sub(form_width + 1),
         ..top
     };
-    let measured = measured(pane, context);
     draw_right(frame.buffer_mut(), right, shown, measured, theme);
     draw_below(frame, bottom, &lines, theme);
     draw_form(pane, frame, form, context);
@@ -75,15 +76,19 @@ fn below_rows(lines: &Below, area: Rect, needed: usize) -> u16 {
 }
 
 /// Rows in which all fields and figures of the plan stand, with a row of help and the two largest parts of the memory.
-fn rows_needed(shown: &Shown, width: u16, theme: &Theme) -> usize {
+fn rows_needed(shown: &Shown, measured: bool, width: u16, theme: &Theme) -> usize {
     let form = Field::of(&shown.request).len() + 2;
     if width < NARROW {
         return form + 1;
     }
     let width = width.saturating_sub(form_width(width) + 1);
     let figures = fact_lines(&all_facts(shown), usize::from(width), theme).len();
-    let corrected = usize::from(shown.plan.corrected_bytes().is_some());
-    form.max(figures + corrected + 5)
+    // Of a measured run its bar and the words about it, else what earlier runs took.
+    let known = match measured {
+        true => 2,
+        false => usize::from(shown.plan.corrected_bytes().is_some()),
+    };
+    form.max(figures + known + 5)
 }
 
 fn form_width(width: u16) -> u16 {
@@ -332,7 +337,8 @@ fn scale(plan: &Plan, measured: Option<u64>) -> f64 {
     }
 }
 
-/// `measured 72.1 MB   4 % less than planned`
+/// `measured 2.35 / 2.45 GiB for training  4 % less`: of what was planned for as long as it trains, which is less than the plan where
+/// evaluations need more.
 fn measured_words(plan: &Plan, found: Measured) -> Vec<Word> {
     let bytes = found.bytes;
     let of = match found.place {
@@ -348,18 +354,15 @@ fn measured_words(plan: &Plan, found: Measured) -> Vec<Word> {
         Meaning::Warn
     };
     let words = match error {
-        e if e < -0.005 => format!("{:.0} % less than planned", -100.0 * e),
-        e if e > 0.005 => format!("{:.0} % more than planned", 100.0 * e),
+        e if e < -0.005 => format!("{:.0} % less", -100.0 * e),
+        e if e > 0.005 => format!("{:.0} % more", 100.0 * e),
         _ => "as planned".into(),
     };
     vec![
         word(of, Meaning::Muted),
-        word(format!("{}   ", human::bytes(bytes)), Meaning::Title),
+        word(human::bytes_of(bytes, planned), Meaning::Title),
+        word(" for training  ", Meaning::Muted),
         word(words, meaning),
-        word(
-            format!("  ({} planned for training)", human::bytes(planned)),
-            Meaning::Muted,
-        ),
     ]
 }
 
@@ -369,9 +372,19 @@ fn parts(buffer: &mut Buffer, at: &mut Cursor, plan: &Plan, room: usize, theme: 
     let total = plan.p50_bytes().max(1) as f64;
     let mut order: Vec<usize> = (0..all.len()).collect();
     let mut rest = 0;
+    if room == 0 {
+        return;
+    }
     if all.len() > room {
         order.sort_by_key(|i| std::cmp::Reverse(all[*i].bytes));
-        let cut = order.split_off(room.saturating_sub(1));
+        // In a single row "the rest" would be all of it: the largest part says more.
+        let cut = match room {
+            1 => {
+                order.truncate(1);
+                Vec::new()
+            }
+            room => order.split_off(room - 1),
+        };
         rest = cut.iter().map(|i| all[*i].bytes).sum();
         order.sort_unstable();
     }

@@ -180,9 +180,12 @@ impl Page<'_> {
             (seen, "train", Meaning::Train),
             (held_out, "val", Meaning::Validation),
         ] {
-            if let Some(last) = self.state.series.get(id).and_then(|s| s.last()) {
+            // The training loss of other screens: that of one batch would be another number.
+            let mean = || self.state.newest_loss().filter(|_| id == id::TRAIN_LOSS);
+            let last = || Some(self.state.series.get(id)?.last()?.value);
+            if let Some(value) = mean().or_else(last) {
                 title.push(word(format!("{name} "), Meaning::Muted));
-                title.push(word(format!("{:.3} ", last.value), meaning));
+                title.push(word(format!("{value:.3} "), meaning));
             }
         }
         let room = outline.width.saturating_sub(4);
@@ -230,6 +233,9 @@ impl Page<'_> {
     fn loss_at(&self, step: u64) -> Option<f64> {
         self.at(id::VAL_LOSS, step).or_else(|| {
             self.at(id::TRAIN_LOSS, step)?;
+            if let Some(loss) = self.state.newest_loss_at(step) {
+                return Some(loss);
+            }
             let from = (step + 1).saturating_sub(newest_loss::STEPS as u64);
             let series = self.state.series.get(id::TRAIN_LOSS)?;
             let columns = series.columns(from as f64, step as f64 + 1.0, 1);
