@@ -110,7 +110,7 @@ fn a_thought_in_the_text_stands_before_the_answer() {
             "thinking: Easy.\n\nIt is 4.\n"
         );
         assert_eq!(said(false, false, "It is 4."), "It is 4.\n");
-        assert_eq!(said(true, false, CALL), "thinking: Easy.\ncall add\n\n");
+        assert_eq!(said(true, false, CALL), "thinking: Easy.\ncall add\n");
         // A pipe gets a call as the model wrote it.
         assert_eq!(said(false, false, CALL), format!("{CALL}\n"));
         let object: Value = serde_json::from_str(&said(false, true, CALL)).unwrap();
