@@ -94,8 +94,8 @@ static ALL: [Thinking; 6] = [
 
 /// The format of that name, of those with thoughts.
 pub(super) fn named(word: &str) -> Option<&'static Format> {
-    let all = ALL.iter().flat_map(|row| [&row.before, &row.in_thought]);
-    all.into_iter().find(|format| format.word == word)
+    let mut all = ALL.iter().flat_map(|row| [&row.before, &row.in_thought]);
+    all.find(|format| format.word == word)
 }
 
 /// Whether answers of a model may have thoughts: its template knows their end, or its vocabulary both marks.
