@@ -41,11 +41,14 @@ impl Calls {
         }
     }
 
-    /// An answer begins, whose calls are in the format of this name.
-    pub fn begin(&mut self, word: Option<&str>) {
+    /// An answer begins, whose calls are in the format of this name; `as_written`: they stay text, but for those of a format of messages.
+    pub fn begin(&mut self, word: Option<&str>, as_written: bool) {
         self.format = word.and_then(Format::named);
         let tools = self.tools.clone();
-        self.reader = self.format.map(|format| AnswerReader::new(format, tools));
+        self.reader = self.format.map(|format| {
+            let reads_calls = !as_written || format.has_messages();
+            AnswerReader::behind("", format, reads_calls.then_some(tools))
+        });
     }
 
     /// What can be shown of an answer by now.
@@ -63,9 +66,9 @@ impl Calls {
             .map_or_else(Vec::new, AnswerReader::finish)
     }
 
-    /// Whether the answer is one of messages, which nobody reads as they are written.
-    pub fn has_messages(&self) -> bool {
-        self.format.is_some_and(Format::has_messages)
+    /// Whether the answer has thoughts, which stand apart from its text.
+    pub fn has_thoughts(&self) -> bool {
+        self.format.is_some_and(Format::has_thoughts)
     }
 
     /// The parts of a whole answer, which is turn number `turn`, its calls in their order.
@@ -89,7 +92,7 @@ impl Calls {
         let fields = read.fields();
         self.asked = read.calls;
         // What is no call stays as it was written.
-        if self.asked.is_empty() && !self.has_messages() {
+        if self.asked.is_empty() && !self.has_thoughts() {
             return Turn::new("assistant", answer);
         }
         let mut turn = Turn::new("assistant", read.text);
@@ -150,7 +153,7 @@ mod tests {
     #[test]
     fn each_call_gets_its_result() {
         let mut calls = Calls::new(Vec::new());
-        calls.begin(Some("hermes"));
+        calls.begin(Some("hermes"), false);
         assert_eq!(calls.answer("3"), Answered::NoCall);
         let turn = calls.turn(CALLS, 2);
         assert_eq!(turn.content, "Both.");

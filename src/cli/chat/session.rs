@@ -396,9 +396,9 @@ impl<'a, W: Write> ChatSession<'a, W> {
             ..Answer::default()
         };
         self.last = None;
-        self.calls.begin(None);
+        self.calls.begin(None, false);
         let refused = self.answer(asked, keyboard, &mut answer);
-        let is_read = self.options.terminal || self.calls.has_messages();
+        let is_read = self.options.terminal || self.calls.has_thoughts();
         if is_read && !self.options.json {
             let rest = self.calls.finish();
             self.show(rest)?;

@@ -240,9 +240,9 @@ impl Calls {
             std::mem::replace(self, Calls::None),
             word.and_then(Format::named),
         ) {
-            // Without tools only messages are taken apart.
+            // Without tools only thoughts are taken apart.
             (Calls::Wanted(CallsRead { tools: None, .. }), Some(format))
-                if !format.has_messages() =>
+                if !format.has_thoughts() =>
             {
                 Calls::None
             }

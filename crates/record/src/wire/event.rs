@@ -250,7 +250,7 @@ pub enum Event {
         text: String,
         /// Length in tokens, including BOS if the model has one.
         prompt_tokens: u64,
-        /// The format of tool calls in the answer (`data::chat::tool_calls`), where it is known.
+        /// The format of thoughts and tool calls in the answer (`data::chat::tool_calls`), where it is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tool_calls: Option<String>,
     },

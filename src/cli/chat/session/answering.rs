@@ -63,7 +63,8 @@ impl<W: Write> ChatSession<'_, W> {
                 tool_calls,
                 ..
             } if command == asked => {
-                self.calls.begin(tool_calls.as_deref());
+                self.calls
+                    .begin(tool_calls.as_deref(), !self.options.terminal);
                 if self.options.show_prompt && !self.options.json {
                     errln!("{}", sanitize(&text));
                 }
@@ -83,8 +84,8 @@ impl<W: Write> ChatSession<'_, W> {
                         let token = json!({"id": id, "text": text, "logprob": logprob});
                         answer.tokens.push(token);
                     }
-                    // A pipe gets what the model wrote, unless that is in messages.
-                    false if self.options.terminal || self.calls.has_messages() => {
+                    // A pipe gets what the model wrote, without its thoughts.
+                    false if self.options.terminal || self.calls.has_thoughts() => {
                         let parts = self.calls.push(&text);
                         self.show(parts)?;
                     }
@@ -176,7 +177,7 @@ impl<W: Write> ChatSession<'_, W> {
         for (name, value) in read.fields() {
             object[name] = value;
         }
-        if self.calls.has_messages() {
+        if self.calls.has_thoughts() {
             object["text"] = read.text.into();
         }
         if self.options.show_prompt {

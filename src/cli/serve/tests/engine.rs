@@ -14,6 +14,9 @@ pub(super) const DIES: &str = "die";
 /// A prompt that begins so is written as it is: messages, as gpt-oss has them.
 pub(super) const CHANNEL: &str = "<|channel|>";
 
+/// So is one with this mark: a thought, which the prompt has begun where the answer does not.
+pub(super) const THOUGHT_END: &str = "</think>";
+
 /// An engine that answers with its prompt's letters, reversed; with those in their order where there are tools.
 pub(super) fn engine(
     template: Option<&str>,
@@ -101,6 +104,18 @@ pub(super) fn engine(
                             text: end.into(),
                             prompt_tokens: 3,
                             tool_calls: Some("harmony".into()),
+                        });
+                    } else if text.contains(THOUGHT_END) {
+                        letters.reverse();
+                        let word = match text.starts_with("<think>") {
+                            true => "think+hermes",
+                            false => "thinking+hermes",
+                        };
+                        say(Event::Prompted {
+                            command: request.id,
+                            text: "rendered".into(),
+                            prompt_tokens: 3,
+                            tool_calls: Some(word.into()),
                         });
                     } else if matches!(prompt, Prompt::WithTools { .. }) {
                         letters.reverse();

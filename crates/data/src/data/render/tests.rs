@@ -491,3 +491,24 @@ fn answers_are_found_where_the_generation_prompt_goes_on_beyond_their_header() {
     let counts = renderer.counts();
     assert_eq!((counts.other_openings, counts.merged_boundaries), (2, 0));
 }
+
+/// A row may have its thoughts in a field; in the last answer they are supervised as in its text.
+#[test]
+fn thoughts_in_a_field_are_those_in_the_text() {
+    let renderer = renderer("qwen3", TrainOn::Auto);
+    let written = "<think>\nHm.\n</think>\n\n4";
+    let in_text = chat(&[("user", "2+2?"), ("assistant", written)]);
+    let in_text = renderer.document(&in_text, &place()).unwrap();
+    assert_eq!(
+        supervised(&renderer, &in_text),
+        format!("{written}<|im_end|>")
+    );
+    for field in ["reasoning_content", "thinking", "reasoning"] {
+        let mut turns = messages(&[("user", "2+2?"), ("assistant", "4")]);
+        turns[1].extra.insert(field.into(), "Hm.".into());
+        let in_field = Example::new(Content::Chat(turns));
+        let in_field = renderer.document(&in_field, &place()).unwrap();
+        assert_eq!(in_field.ids, in_text.ids, "{field}");
+        assert_eq!(in_field.supervised, in_text.supervised, "{field}");
+    }
+}

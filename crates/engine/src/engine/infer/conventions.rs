@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(super) struct Conventions {
     pub tokenizer: Arc<Tokenizer>,
     pub template: Option<Template>,
-    /// The format of its tool calls, where it is known.
+    /// The format of thoughts and tool calls in its answers, where it is known.
     pub calls: Option<&'static Format>,
     /// Tokens that end a text or a turn.
     pub ends: Vec<u32>,

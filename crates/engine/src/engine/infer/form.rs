@@ -106,7 +106,7 @@ impl Forms {
     }
 
     /// A text with calls of these tools in this format; of a JSON schema, too, where there is one, and where no call must be. Of a
-    /// format of messages that is what the answer says behind its thoughts. It goes on where its prompt ends.
+    /// format with thoughts that is what the answer says behind them. It goes on where its prompt ends.
     ///
     /// # Errors
     /// A sentence: as [`Forms::json`], with the tool; or the format cannot hold a tool's schema.

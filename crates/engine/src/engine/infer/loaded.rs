@@ -9,7 +9,7 @@ use crate::base::child::Child;
 use crate::base::human::{self, counted};
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::base::text::one_line;
-use crate::data::chat::tool_calls::{FORMATS, Format, Tools};
+use crate::data::chat::tool_calls::{Format, Tools, unknown_calls};
 use crate::data::chat::{ASK_WITHOUT_TOOLS, GenerationPrompt, Template};
 use crate::data::render::decoded;
 use crate::data::tokenizer::{self, TextStream};
@@ -345,10 +345,10 @@ impl LoadedModel {
         // As in training.
         let messages = decoded(&messages);
         // A started assistant turn follows the generation prompt.
-        let (before, begun) = match messages.split_last() {
+        let (before, last) = match messages.split_last() {
             None => return Err("the conversation is empty: type a message".into()),
-            Some((last, before)) if last.role == "assistant" => (before, begun(last, active.calls)),
-            Some(_) => (messages.as_slice(), String::new()),
+            Some((last, before)) if last.role == "assistant" => (before, Some(last)),
+            Some(_) => (messages.as_slice(), None),
         };
         let render = |tools| {
             let text = template.render(before, tools, GenerationPrompt::With);
@@ -361,6 +361,8 @@ impl LoadedModel {
                 "this model's chat template does not render tools: it was not trained to call any; {ASK_WITHOUT_TOOLS}"
             ));
         }
+        let begun = last.map_or_else(String::new, |last| begun(last, active.calls, &text));
+        let format = active.calls.and_then(|format| format.behind(&text, &begun));
         let text = text + &begun;
         let tokens = active.tokenizer.encode(&text).map_err(|e| e.to_string())?;
         match tokens.is_empty() {
@@ -371,7 +373,7 @@ impl LoadedModel {
                 dropped: 0,
                 continues: !begun.is_empty(),
                 tools: tools.to_vec(),
-                tool_calls: active.calls.map(|format| format.word),
+                tool_calls: format.map(|format| format.word),
             }),
         }
     }
@@ -448,11 +450,11 @@ fn newest<T>(
     Ok(made)
 }
 
-/// What a started turn has written so far, in the format of the model's answers.
-fn begun(turn: &Message, format: Option<&Format>) -> String {
+/// What a started turn has written so far behind `prompt`, in the format of the model's answers.
+fn begun(turn: &Message, format: Option<&Format>, prompt: &str) -> String {
     let thought = turn.extra.get("reasoning_content").and_then(Value::as_str);
     match (format, turn.content.is_empty() && thought.is_none()) {
-        (Some(format), false) => format.begun(&turn.content, thought),
+        (Some(format), false) => format.begun(&turn.content, thought, prompt),
         _ => turn.content.clone(),
     }
 }
@@ -508,8 +510,8 @@ impl TextModel for LoadedModel {
 
     fn form(&self, reading: &RenderedPrompt, wanted: &Wanted) -> Result<Option<FormWork>, String> {
         let format = reading.tool_calls.and_then(Format::named);
-        let messages = format.filter(|format| format.has_messages());
-        let form = match (&wanted.calls, &wanted.json_schema, messages) {
+        let thinks = format.filter(|format| format.has_thoughts());
+        let form = match (&wanted.calls, &wanted.json_schema, thinks) {
             (None, None, _) => return Ok(None),
             (None, Some(schema), None) => FormOf::Json(schema.clone()),
             (None, Some(schema), Some(format)) => FormOf::Answer {
@@ -638,14 +640,6 @@ impl TextModel for LoadedModel {
             message: String::new(),
         }
     }
-}
-
-fn unknown_calls() -> String {
-    let known: Vec<&str> = FORMATS.iter().map(|format| format.word).collect();
-    format!(
-        "this model calls tools in a format that is not known, so its calls cannot be required or kept to a schema; the known ones are {}",
-        known.join(", ")
-    )
 }
 
 fn cannot_compute(error: candle_core::Error) -> NoAnswer {

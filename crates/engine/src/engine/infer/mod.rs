@@ -52,7 +52,7 @@ pub struct RenderedPrompt {
     pub continues: bool,
     /// The tools in it: their definitions.
     pub tools: Vec<serde_json::Value>,
-    /// The format of tool calls in the answer, where it is known.
+    /// The format of thoughts and tool calls in the answer, where it is known.
     pub tool_calls: Option<&'static str>,
 }
 

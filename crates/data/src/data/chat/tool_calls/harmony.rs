@@ -44,6 +44,7 @@ pub(super) const FORMAT: Format = Format {
     read,
     write: form::call,
     turn_ends: TURN_ENDS,
+    thinks: None,
 };
 
 /// What stands before a message's content.

@@ -15,6 +15,7 @@ pub(super) const FORMAT: Format = Format {
     read,
     write,
     turn_ends: &[],
+    thinks: None,
 };
 
 fn read(text: &str, reading: Reading) -> Block {

@@ -17,6 +17,7 @@ pub(super) const FORMAT: Format = Format {
     read,
     write,
     turn_ends: &[],
+    thinks: None,
 };
 
 fn read(text: &str, _: Reading) -> Block {

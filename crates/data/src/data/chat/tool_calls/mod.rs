@@ -1,5 +1,5 @@
-//! What an answer's text consists of: tool calls, in the formats in which chat templates write them, one file each, and in the format
-//! of messages also thoughts. How calls of a conversation's history are given to a template is in [`super::calls`].
+//! What an answer's text consists of: tool calls, in the formats in which chat templates write them, one file each, and thoughts, in
+//! the format of messages or between `<think>` and `</think>`. How calls of a conversation's history are given to a template is in [`super::calls`].
 
 mod file;
 mod grammar;
@@ -12,6 +12,7 @@ mod mistral;
 mod python;
 mod reader;
 mod shown;
+mod think;
 mod tools;
 mod xml;
 
@@ -47,7 +48,7 @@ pub struct Call {
 }
 
 /// How models of some templates write their calls.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Format {
     /// Its name on the wire.
     pub word: &'static str,
@@ -65,6 +66,17 @@ pub struct Format {
     /// Where all of an answer stands in messages, the marks of which end its turn: what templates put behind earlier answers may
     /// only end a message. Empty for formats of calls in a text.
     turn_ends: &'static [&'static str],
+    /// Where a text with thoughts between `<think>` and `</think>` begins; none: such marks are text.
+    thinks: Option<Begins>,
+}
+
+/// Where an answer with thoughts goes on behind its prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Begins {
+    /// Before a thought, or before the text.
+    Before,
+    /// The prompt has begun the thought.
+    InThought,
 }
 
 /// What else a format may look at.
@@ -89,12 +101,22 @@ enum Block {
 impl Format {
     /// The format of that name.
     pub fn named(word: &str) -> Option<&'static Format> {
-        FORMATS.iter().find(|format| format.word == word).copied()
+        let found = FORMATS.iter().find(|format| format.word == word);
+        found.copied().or_else(|| think::named(word))
     }
 
     /// The format of a model: the one that its template writes the calls of earlier turns in, or else the one whose mark is in its
-    /// vocabulary. `None`: an answer's text stays text.
+    /// vocabulary; with thoughts where the template or the vocabulary has their marks. `None`: an answer's text stays text.
     pub fn of(template: &Template, tokenizer: &Tokenizer) -> Option<&'static Format> {
+        let calls = Format::of_calls(template, tokenizer);
+        let is_whole = calls.is_some_and(Format::has_messages);
+        match !is_whole && think::knows(template, tokenizer) {
+            true => Some(think::with(calls)),
+            false => calls,
+        }
+    }
+
+    fn of_calls(template: &Template, tokenizer: &Tokenizer) -> Option<&'static Format> {
         let known = |format: &&&Format| {
             let mut marks = format.marks.iter();
             marks.any(|mark| tokenizer.id(mark).is_some())
@@ -106,6 +128,20 @@ impl Format {
     /// Whether all of an answer stands in messages, of which some are thoughts.
     pub fn has_messages(&self) -> bool {
         !self.turn_ends.is_empty()
+    }
+
+    /// Whether some of an answer is set apart as thoughts.
+    pub fn has_thoughts(&self) -> bool {
+        self.has_messages() || self.thinks.is_some()
+    }
+
+    /// The format of an answer that goes on where this prompt ends, behind what is begun of it: a prompt may begin a thought, or end
+    /// it. `None`: an answer's text stays text.
+    pub fn behind(&'static self, prompt: &str, begun: &str) -> Option<&'static Format> {
+        match self.thinks {
+            Some(_) => think::behind(self, prompt, begun),
+            None => Some(self),
+        }
     }
 
     /// The marks that end a turn, of a format of messages.
@@ -123,11 +159,12 @@ impl Format {
         self.has_messages().then(|| harmony::written(rendered))
     }
 
-    /// An assistant's turn that is to go on, as the model has begun it.
-    pub fn begun(&self, text: &str, thought: Option<&str>) -> String {
-        match self.has_messages() {
-            true => harmony::begun(text, thought),
-            false => text.into(),
+    /// An assistant's turn that is to go on behind `prompt`, as the model has begun it.
+    pub fn begun(&self, text: &str, thought: Option<&str>, prompt: &str) -> String {
+        match (self.has_messages(), self.thinks, thought) {
+            (true, ..) => harmony::begun(text, thought),
+            (false, Some(_), Some(thought)) => think::begun(text, thought, prompt),
+            (false, ..) => text.into(),
         }
     }
 
@@ -152,6 +189,24 @@ impl Format {
         if self.has_messages() {
             return harmony::answer(body, callable, prompt);
         }
+        let answer = self.said(body, callable)?;
+        Ok(match self.thinks {
+            None => answer,
+            Some(Begins::InThought) => think::thought_and(answer),
+            Some(Begins::Before) => {
+                let next = match (body, callable) {
+                    (Body::Text, Some(callable)) => {
+                        self.without_thought(callable, answer.clone())?
+                    }
+                    _ => answer.clone(),
+                };
+                Grammar::One(vec![think::begun_thought_and(answer), next])
+            }
+        })
+    }
+
+    /// What an answer says behind its thoughts.
+    fn said(&self, body: Body, callable: Option<&Callable>) -> Result<Grammar, String> {
         match (body, callable) {
             (Body::None | Body::Text, None) => Ok(Grammar::Without(self.marks)),
             (Body::Json(schema), None) => Ok(Grammar::Json(schema.clone())),
@@ -195,6 +250,16 @@ impl Format {
         })
     }
 
+    /// An answer that may call and thinks nothing: what would begin as a thought does is none of its texts.
+    fn without_thought(&self, callable: &Callable, answer: Grammar) -> Result<Grammar, String> {
+        let first = match self.bare {
+            None => r"[^<]",
+            Some(_) => r"[^<{\s]",
+        };
+        let text = Grammar::All(vec![Grammar::Pattern(first), Grammar::maybe(answer)]);
+        Ok(Grammar::One(vec![self.calls(callable)?, text]))
+    }
+
     /// The one in which a template writes a call of an earlier turn.
     fn written_by(template: &Template) -> Option<&'static Format> {
         let rendered = template
@@ -227,6 +292,15 @@ impl Format {
             }
         })
     }
+}
+
+/// Why calls of a model cannot be held to a schema.
+pub fn unknown_calls() -> String {
+    let known: Vec<&str> = FORMATS.iter().map(|format| format.word).collect();
+    format!(
+        "this model calls tools in a format that is not known, so its calls cannot be required or kept to a schema; the known ones are {}",
+        known.join(", ")
+    )
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The parts of an answer that arrives in pieces.
 
-use super::{Block, Call, Format, Reading, Tools, harmony};
+use super::{Block, Call, Format, Reading, Tools, harmony, think};
 
 /// A part of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,25 +19,36 @@ pub struct AnswerReader(Kind);
 enum Kind {
     Calls(CallReader),
     Messages(Box<harmony::Reader>),
+    Thoughts(Box<think::Reader>),
 }
 
 impl AnswerReader {
     /// Of an answer to a question.
     pub fn new(format: &'static Format, tools: Tools) -> AnswerReader {
-        AnswerReader(match format.has_messages() {
-            true => Kind::Messages(Box::new(harmony::Reader::new(true))),
-            false => Kind::Calls(CallReader::new(format, tools)),
+        AnswerReader(match (format.has_messages(), format.thinks) {
+            (true, _) => Kind::Messages(Box::new(harmony::Reader::new(true))),
+            (false, Some(begins)) => {
+                let behind = CallReader::new(format, tools);
+                Kind::Thoughts(Box::new(think::Reader::new(begins, behind)))
+            }
+            (false, None) => Kind::Calls(CallReader::new(format, tools)),
         })
     }
 
-    /// Of an answer that goes on where `prompt` ends; without tools what would be a call of a format of messages stays text.
+    /// Of an answer that goes on where `prompt` ends; without tools what would be a call of a format with thoughts stays text.
     pub fn behind(prompt: &str, format: &'static Format, tools: Option<Tools>) -> AnswerReader {
         match (format.has_messages(), tools) {
             (true, tools) => {
                 let reader = harmony::Reader::behind(prompt, tools.is_some());
                 AnswerReader(Kind::Messages(Box::new(reader)))
             }
-            (false, tools) => AnswerReader::new(format, tools.unwrap_or_default()),
+            (false, tools) => {
+                let format = match (&tools, format.thinks) {
+                    (None, Some(begins)) => think::without_calls(begins),
+                    _ => format,
+                };
+                AnswerReader::new(format, tools.unwrap_or_default())
+            }
         }
     }
 
@@ -46,6 +57,7 @@ impl AnswerReader {
         match &mut self.0 {
             Kind::Calls(reader) => reader.push(piece),
             Kind::Messages(reader) => reader.push(piece),
+            Kind::Thoughts(reader) => reader.push(piece),
         }
     }
 
@@ -54,6 +66,7 @@ impl AnswerReader {
         match self.0 {
             Kind::Calls(reader) => reader.finish(),
             Kind::Messages(reader) => reader.finish(),
+            Kind::Thoughts(reader) => reader.finish(),
         }
     }
 }
@@ -61,7 +74,7 @@ impl AnswerReader {
 /// Finds calls in a text. Holds back what may be the beginning of a call. What turns out to be none is text, as it was written; the
 /// space around calls is left out.
 #[derive(Debug)]
-struct CallReader {
+pub(super) struct CallReader {
     format: &'static Format,
     tools: Tools,
     held: String,
@@ -71,7 +84,7 @@ struct CallReader {
 }
 
 impl CallReader {
-    fn new(format: &'static Format, tools: Tools) -> CallReader {
+    pub(super) fn new(format: &'static Format, tools: Tools) -> CallReader {
         CallReader {
             format,
             tools,
@@ -81,12 +94,12 @@ impl CallReader {
         }
     }
 
-    fn push(&mut self, piece: &str) -> Vec<Part> {
+    pub(super) fn push(&mut self, piece: &str) -> Vec<Part> {
         self.held.push_str(piece);
         self.parts(false)
     }
 
-    fn finish(mut self) -> Vec<Part> {
+    pub(super) fn finish(mut self) -> Vec<Part> {
         let mut parts = self.parts(true);
         if !(self.has_calls && self.held.trim().is_empty()) {
             let rest = std::mem::take(&mut self.held);

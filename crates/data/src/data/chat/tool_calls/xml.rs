@@ -22,6 +22,7 @@ pub(super) const FORMAT: Format = Format {
     read,
     write: write::calls,
     turn_ends: &[],
+    thinks: None,
 };
 
 /// Why a text is not a whole call.

@@ -2,6 +2,7 @@
 
 mod calls;
 mod messages;
+mod thoughts;
 
 use super::*;
 use crate::data::tokenizer::TokenizerConfig;

@@ -1,6 +1,7 @@
 //! A small random model in a folder, with all kinds of requests.
 
 mod messages;
+mod thoughts;
 
 use super::*;
 use crate::data::tokenizer::TokenizerConfig;

@@ -141,7 +141,7 @@ impl Reply {
         let mut read: ReadAnswer = self.parts(tools).into_iter().collect();
         read.calls = self.numbered_calls(tools, turn);
         let format = self.tool_calls.and_then(Format::named);
-        if read.calls.is_empty() && !format.is_some_and(Format::has_messages) {
+        if read.calls.is_empty() && !format.is_some_and(Format::has_thoughts) {
             return Turn::new("assistant", self.text.as_str());
         }
         Turn {
@@ -173,8 +173,11 @@ impl Reply {
                 tool_calls,
                 ..
             } => {
-                let format = tool_calls.as_deref().and_then(Format::named);
-                self.tool_calls = format.map(|format| format.word);
+                // What goes on is read from its beginning.
+                if self.text.is_empty() {
+                    let format = tool_calls.as_deref().and_then(Format::named);
+                    self.tool_calls = format.map(|format| format.word);
+                }
                 self.prompt = Some((text.clone(), *prompt_tokens));
                 self.prompted = Some(now);
             }

@@ -182,7 +182,7 @@ fn an_answer_goes_on_where_its_prompt_ends() {
         parts.into_iter().collect::<ReadAnswer>()
     };
     let asked = "<|start|>user<|message|>2 + 2?<|end|><|start|>assistant";
-    let begun = |text: &str, thought| format!("{asked}{}", format().begun(text, thought));
+    let begun = |text: &str, thought| format!("{asked}{}", format().begun(text, thought, ""));
     assert_eq!(from(&begun("It is", None), " 4."), answer("", " 4.", &[]));
     assert_eq!(
         from(&begun("It is", Some("Hm.")), " 4."),

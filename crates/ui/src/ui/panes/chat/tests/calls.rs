@@ -227,3 +227,40 @@ fn an_answer_in_messages_goes_on_as_it_was_written() {
     let thought = crate::data::chat::tool_calls::Part::Thought("Ea".into());
     assert_eq!(reply.parts(&[]), [thought], "before the engine says how it writes");
 }
+
+/// A thought that the prompt has begun; cut there, it goes on from there.
+#[test]
+fn a_thought_in_the_text_is_shown_apart_and_goes_on_as_it_was_written() {
+    for (word, begun, within) in [
+        ("think+hermes", "<think>\nEa", "thinking+hermes"),
+        ("thinking+hermes", "Ea", "thinking+hermes"),
+    ] {
+        let mut chat = ready(&[Some("qwen3")]);
+        say(&mut chat, "2 + 2?");
+        let prompted = |command, word: &str| Event::Prompted {
+            command,
+            text: "rendered".into(),
+            prompt_tokens: 10,
+            tool_calls: Some(word.into()),
+        };
+        chat.sent(Slot(1), Ok(1));
+        chat.apply(Slot(1), &prompted(1, word), UnixMillis(50));
+        chat.apply(Slot(1), &token(1, begun), UnixMillis(100));
+        chat.apply(Slot(1), &done(1, StopReason::Length), UnixMillis(200));
+        chat.field().set("");
+        let sent = chat.send(UnixMillis(300));
+        let Prompt::Turns(turns) = prompt(&sent[0]) else {
+            panic!("{sent:?}");
+        };
+        assert_eq!(turns[1], Turn::new("assistant", begun));
+        chat.sent(Slot(1), Ok(2));
+        chat.apply(Slot(1), &prompted(2, within), UnixMillis(350));
+        chat.apply(Slot(1), &token(2, "sy.\n</think>\n\nIt is 4."), UnixMillis(400));
+        chat.apply(Slot(1), &done(2, StopReason::Stop), UnixMillis(500));
+        let turn = chat.columns()[0].replies[0].turn(&[], 0);
+        assert_eq!(turn.content, "It is 4.", "{word}");
+        assert_eq!(turn.extra["reasoning_content"], "Easy.");
+        let saved = chat.save().unwrap();
+        assert!(saved.markdown.contains("> Easy.\n\nIt is 4."), "{}", saved.markdown);
+    }
+}
