@@ -372,7 +372,7 @@ impl<'a, W: Write> ChatSession<'a, W> {
         prompt: Prompt,
         keyboard: Option<&mut Keyboard>,
     ) -> anyhow::Result<Result<Answer, Failure>> {
-        let json_schema = self.options.json_schema.clone();
+        let json_schema = self.options.json_schema.clone().map(Box::new);
         let has_tools = !self.options.tools.is_empty();
         let asked = self.link.send(Command::Generate {
             prompt,
@@ -385,8 +385,8 @@ impl<'a, W: Write> ChatSession<'a, W> {
                     .map(|_| Calling::default()),
                 json_schema,
                 template: match self.converses {
-                    true => self.options.template.clone(),
-                    false => Map::new(),
+                    true => Box::new(self.options.template.clone()),
+                    false => Box::default(),
                 },
                 ..Wanted::default()
             },

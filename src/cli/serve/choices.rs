@@ -85,9 +85,9 @@ impl Server {
                 // As OpenAI's completions count it.
                 end_token: accepted.head.endpoint == Endpoint::Completions
                     && accepted.head.logprobs.is_some(),
-                json_schema: accepted.json_schema.clone(),
+                json_schema: accepted.json_schema.clone().map(Box::new),
                 calls: accepted.calls.held.clone(),
-                template: accepted.template.clone(),
+                template: Box::new(accepted.template.clone()),
                 repeatable: accepted.repeatable,
             },
             prompt: prompt.clone(),

@@ -23,7 +23,7 @@ pub use config::TokenIds;
 pub use dtype::Dtype;
 pub use families::{FAMILIES, Family, of as family_of};
 pub use generation::{ends_of, generation_ends, generation_json, read_generation};
-pub use outgoing::Outgoing;
+pub use outgoing::{Outgoing, Values as ValuesByTensor};
 pub use stored::Stored;
 pub use tensor_file::TensorFileError;
 pub use weights::{INDEX, WEIGHTS, Weights, absence as why_no_weights, shard_name, shards_of};

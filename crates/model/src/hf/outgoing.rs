@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::ops::Range;
 
+/// The values of a tensor, by its number and the ranges of the flat weights that they are.
+pub type Values<'a> = &'a mut dyn FnMut(usize, &[Range<usize>]) -> io::Result<Vec<f32>>;
+
 /// The files of a model's weights.
 pub struct Outgoing {
     dtype: Dtype,
@@ -110,12 +113,7 @@ impl Outgoing {
     ///
     /// # Errors
     /// As [`Outgoing::write`]; those of `values`.
-    pub fn write_each(
-        &self,
-        at: usize,
-        values: &mut dyn FnMut(usize, &[Range<usize>]) -> io::Result<Vec<f32>>,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
+    pub fn write_each(&self, at: usize, values: Values<'_>, out: &mut dyn Write) -> io::Result<()> {
         let has_values = |tensor: &&DiskTensor| !tensor.places().is_empty();
         let earlier = self.shards.iter().take(at).flatten();
         let mut number = earlier.filter(has_values).count();

@@ -297,14 +297,17 @@ mod tests {
             logprobs: Some(3),
             prompt_logprobs: true,
             end_token: true,
-            json_schema: Some(serde_json::json!({"type": "object"})),
+            json_schema: Some(Box::new(serde_json::json!({"type": "object"}))),
             calls: Some(crate::wire::Calling {
                 required: true,
                 function: Some("add".into()),
                 one: true,
             }),
             repeatable: true,
-            template: serde_json::Map::from_iter([("reasoning_effort".to_string(), "high".into())]),
+            template: Box::new(serde_json::Map::from_iter([(
+                "reasoning_effort".to_string(),
+                "high".into(),
+            )])),
         };
         line("a".into(), wanted);
         let old = r#"{"v":1,"seq":4,"t":7,"event":{"type":"Token","command":1,"text":"x","logprob":-1.0}}"#;

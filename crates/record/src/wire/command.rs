@@ -79,7 +79,7 @@ pub struct Wanted {
     pub end_token: bool,
     /// The answer is a JSON value of this schema.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub json_schema: Option<serde_json::Value>,
+    pub json_schema: Option<Box<serde_json::Value>>,
     /// Calls in the answer have arguments of their tools' schemas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<Calling>,
@@ -88,8 +88,12 @@ pub struct Wanted {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub repeatable: bool,
     /// Variables of the chat template for this conversation: `reasoning_effort`, `enable_thinking` …
-    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
-    pub template: serde_json::Map<String, serde_json::Value>,
+    #[serde(skip_serializing_if = "no_variables")]
+    pub template: Box<serde_json::Map<String, serde_json::Value>>,
+}
+
+fn no_variables(template: &serde_json::Map<String, serde_json::Value>) -> bool {
+    template.is_empty()
 }
 
 /// Calls of the tools of a prompt, in a format that is known. Where a JSON schema is wanted as well, the answer is one or the other.

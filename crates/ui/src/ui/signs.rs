@@ -43,8 +43,10 @@ const MARKS: [(MarkKind, &str); 7] = [
     (MarkKind::Warning, "A warning; its text is in the log."),
 ];
 
+type GlyphOf = fn(&Glyphs) -> &'static str;
+
 /// What stands in front of a number: in the line `health`, and behind an evaluation in the title of a chart.
-const BESIDE: [(fn(&Glyphs) -> &'static str, &str); 5] = [
+const BESIDE: [(GlyphOf, &str); 5] = [
     (
         |glyphs| glyphs.above,
         "In the line `health`: above the band of most runs, which is no warning by itself.",

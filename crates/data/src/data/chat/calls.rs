@@ -134,7 +134,7 @@ impl CallForm {
                 turns.push(turn);
                 let id = call.get("id").filter(|id| !id.is_null());
                 let is_its = |m: &&Message| id.is_some() && m.extra.get("tool_call_id") == id;
-                let own = results.iter().position(|m| is_its(m));
+                let own = results.iter().position(is_its);
                 if own.is_some() || !results.is_empty() {
                     turns.push(results.remove(own.unwrap_or(0)).clone());
                 }

@@ -21,11 +21,12 @@ use crate::base::place::try_make;
 use crate::data::render::padding;
 use crate::data::tokenizer;
 use crate::engine::checkpoint::{Fault, Manifest};
+pub(super) use crate::hf::ValuesByTensor as Values;
 use crate::hf::{AdapterError, Dtype, Outgoing, TokenIds};
 use crate::models::{ModelSource, SourceError};
 use crate::nn::{Model, ModelConfig};
 use std::io;
-use std::ops::{Deref, Range};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 /// A way to write a model.
@@ -301,9 +302,6 @@ pub fn export(
     has_type(format.word, format.dtypes, &options.dtype)?;
     in_folder(to, &mut |folder| (format.write)(source, options, folder))
 }
-
-/// The values of tensor `number` of a model's files, which are at these places of its flat weights.
-pub(super) type Values<'a> = &'a mut dyn FnMut(usize, &[Range<usize>]) -> io::Result<Vec<f32>>;
 
 /// The same for weights that come one tensor after another: as a folder for transformers where one of its classes computes the model,
 /// else for llmtui.

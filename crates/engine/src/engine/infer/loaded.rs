@@ -513,12 +513,12 @@ impl TextModel for LoadedModel {
         let thinks = format.filter(|format| format.has_thoughts());
         let form = match (&wanted.calls, &wanted.json_schema, thinks) {
             (None, None, _) => return Ok(None),
-            (None, Some(schema), None) => FormOf::Json(schema.clone()),
+            (None, Some(schema), None) => FormOf::Json((**schema).clone()),
             (None, Some(schema), Some(format)) => FormOf::Answer {
                 format,
                 prompt: format.opening(&reading.text).into(),
                 calls: None,
-                json_schema: Some(schema.clone()),
+                json_schema: Some((**schema).clone()),
             },
             (Some(calls), schema, _) => {
                 let format = format.ok_or_else(unknown_calls)?;
@@ -526,7 +526,7 @@ impl TextModel for LoadedModel {
                     format,
                     prompt: format.opening(&reading.text).into(),
                     calls: Some((Tools::new(reading.tools.clone()), calls.clone())),
-                    json_schema: schema.clone(),
+                    json_schema: schema.as_deref().cloned(),
                 }
             }
         };

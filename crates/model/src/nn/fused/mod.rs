@@ -47,8 +47,12 @@ use std::borrow::Cow;
 
 use head::HeadPass;
 
-/// One layer, as recorded by the forward.
+/// One layer, as recorded by the forward. A tape holds a few hundred of them, so their size does not matter.
 #[derive(Debug, Clone, Copy)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nodes are copied out of the tape"
+)]
 enum Node {
     Norm {
         x: Slot,

@@ -559,7 +559,7 @@ fn log_probabilities_come_with_bytes_and_alternatives_of_the_prompt_as_well() {
             .contains("its log-probabilities need all of them")
     );
     let form = Wanted {
-        json_schema: Some(serde_json::json!({"type": "object"})),
+        json_schema: Some(Box::new(serde_json::json!({"type": "object"}))),
         ..Wanted::default()
     };
     let why = held.answer(&reading, &greedy(1), &form, &mut |_| {

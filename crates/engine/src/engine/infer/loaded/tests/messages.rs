@@ -120,7 +120,7 @@ fn a_form_holds_for_the_answer_and_not_for_what_is_thought_before() {
     let schema = json!({"type": "object", "properties": {"n": {"type": "boolean"}}, "required": ["n"], "additionalProperties": false});
     let asked = vec![Turn::new("user", "So?")];
     let json = Wanted {
-        json_schema: Some(schema),
+        json_schema: Some(Box::new(schema)),
         ..Wanted::default()
     };
     let written = answers(&mut held, &Prompt::Turns(asked.clone()), &json);

@@ -98,7 +98,7 @@ fn the_prompt_says_whether_the_answer_begins_with_a_thought() {
 fn a_form_holds_behind_the_thought() {
     let schema = json!({"type": "object", "properties": {"n": {"type": "boolean"}}, "required": ["n"], "additionalProperties": false});
     let wanted = Wanted {
-        json_schema: Some(schema),
+        json_schema: Some(Box::new(schema)),
         ..Wanted::default()
     };
     for template in [QWEN3, BEGINS] {

@@ -5,7 +5,7 @@ use super::*;
 /// A prompt whose answer has a form.
 fn formed(id: CommandId, prompt: &str, max_new_tokens: usize) -> InboxItem {
     let wanted = Wanted {
-        json_schema: Some(serde_json::json!({})),
+        json_schema: Some(Box::new(serde_json::json!({}))),
         ..Wanted::default()
     };
     let mut item = generate(id, prompt, max_new_tokens);
