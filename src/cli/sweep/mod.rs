@@ -269,7 +269,6 @@ fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Resu
         queue::wait(&last, || stop.is_requested());
     }
     let count = planned.len();
-    let mut is_first = true;
     for (at, planned) in planned.iter_mut().enumerate() {
         let place = format!(
             "run {} of {count}: {}",
@@ -286,11 +285,8 @@ fn train_all(planned: &mut [Planned], args: &Args, cx: &Context) -> anyhow::Resu
         }
         let run = begin(planned, args, &place, cx)?;
         let command = trials::command(&run, &planned.loaded.spec, args.force, cx)?;
-        // Advice on the spec is the same for every run: print it once.
-        let (status, said) = match std::mem::replace(&mut is_first, false) {
-            true => child::run(command, &stop)?,
-            false => child::run_with_stderr(command, &stop, std::io::sink())?,
-        };
+        // Its advice on the spec was printed before the first run.
+        let (status, said) = child::run_with_stderr(command, &stop, std::io::sink())?;
         let summary = index::summarize(&run)?;
         // A later command begins anew: an empty folder would stay behind for each stop.
         if stop.is_requested() && trials::has_nothing(&run, &summary) && run.remove().is_ok() {

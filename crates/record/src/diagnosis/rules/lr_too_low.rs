@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "lr_too_low",
         title: "update ratio",
-        summary: "100 steps after the warm-up, weights that began at random have an update ratio of at least 1e-4 a step, or the loss is below 0.75 ln V; 200 steps after it, they change by 1e-3 and more (2e-3, if ten times the steps so far would not reach 0.75 ln V), or the loss is 10 % below ln V, or does not fall in a steady line.",
+        summary: "100 steps after the warm-up, weights that began at random have an update ratio of at least 1e-4 a step, or the loss is below 0.75 ln V; 200 steps after it, they change by 1e-3 and more (2e-3, if four times the steps so far would not reach 0.75 ln V), or the loss is 10 % below ln V, or does not fall in a steady line.",
         source: "Karpathy, CS231n: about 1e-3, low below 1e-4; frequencies of single tokens leave about 0.7 ln V",
     },
     needs: &[metric::TRAIN_LOSS, metric::UPDATE_RATIO],
@@ -24,7 +24,7 @@ const SMALLISH: f64 = 1e-3;
 /// Up to this, where the pace is hopeless: young weights are small, and their updates large beside them.
 const OF_YOUNG: f64 = 2e-3;
 /// It is where it takes this many times the steps so far to reach the token frequencies.
-const HOPELESS: f64 = 10.0;
+const HOPELESS: f64 = 4.0;
 /// By then, this many steps after the warm-up, a model knows at least the token frequencies.
 const KNOWN: u64 = 200;
 /// And is at least this share below a uniform prediction.

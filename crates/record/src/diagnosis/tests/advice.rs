@@ -168,7 +168,7 @@ fn typical_updates_are_no_evidence_of_a_low_rate() {
     };
     assert_eq!(falls_by(8e-4, 1.4e-3), (None, None));
     assert_eq!(falls_by(8e-4, 5e-4), (Some(Status::Warn), None));
-    // At that pace 4,000 more steps and more lead nowhere.
+    // At that pace it takes ten times the steps so far.
     assert_eq!(falls_by(2.3e-4, 1.4e-3).0, Some(Status::Warn));
 }
 
