@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "lr_too_low",
         title: "update ratio",
-        summary: "100 steps after the warm-up, weights that began at random have an update ratio of at least 1e-4 a step, or the loss is below 0.75 ln V; 200 steps after it, they change by 1e-3 and more (2e-3, if four times the steps so far would not reach 0.75 ln V), or the loss is 10 % below ln V, or does not fall in a steady line.",
+        summary: "100 steps after the warm-up, weights that began at random have an update ratio of at least 1e-4 a step, or the loss is below 0.75 ln V; 200 steps after it, they change by 1e-3 and more, or the loss is 10 % below ln V, or does not fall in a steady line.",
         source: "Karpathy, CS231n: about 1e-3, low below 1e-4; frequencies of single tokens leave about 0.7 ln V",
     },
     needs: &[metric::TRAIN_LOSS, metric::UPDATE_RATIO],
@@ -21,10 +21,6 @@ pub const RULE: Rule = Rule {
 const SMALL: f64 = 1e-4;
 /// Below this, steps are small for a loss that falls in a straight line.
 const SMALLISH: f64 = 1e-3;
-/// Up to this, where the pace is hopeless: young weights are small, and their updates large beside them.
-const OF_YOUNG: f64 = 2e-3;
-/// It is where it takes this many times the steps so far to reach the token frequencies.
-const HOPELESS: f64 = 4.0;
 /// By then, this many steps after the warm-up, a model knows at least the token frequencies.
 const KNOWN: u64 = 200;
 /// And is at least this share below a uniform prediction.
@@ -40,16 +36,16 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     if loss > view.useless()? {
         return None;
     }
-    let hopeless = |slow: &Slow| slow.rest > HOPELESS * view.state.step as f64;
-    let slow = slope(view, loss, guessing)
-        .filter(|slow| ratio < SMALLISH || ratio < OF_YOUNG && hopeless(slow));
+    let slow = slope(view, loss, guessing).filter(|_| ratio < SMALLISH);
     (ratio < SMALL && loss > FREQUENCIES * guessing || slow.is_some()).then(|| {
         let step = view.state.step;
-        let small = (ratio < SMALLISH).then(|| {
-            let text = format!("updates are {ratio:.1e} of the weights, 1e-3 is typical");
-            Signal::of(metric::UPDATE_RATIO, ratio, text).at(step)
-        });
         let mut signals = vec![
+            Signal::of(
+                metric::UPDATE_RATIO,
+                ratio,
+                format!("updates are {ratio:.1e} of the weights, 1e-3 is typical"),
+            )
+            .at(step),
             Signal::of(
                 metric::TRAIN_LOSS,
                 loss,
@@ -61,8 +57,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             )
             .at(step),
         ];
-        signals.extend(slow.map(|slow| slow.signal));
-        let signals: Vec<Signal> = small.into_iter().chain(signals).collect();
+        signals.extend(slow);
         Finding::warn(
             signals,
             "the learning rate is too low",
@@ -71,15 +66,8 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     })
 }
 
-/// A loss that falls steadily and too slowly.
-struct Slow {
-    signal: Signal,
-    /// Steps to the token frequencies at its pace.
-    rest: f64,
-}
-
 /// The pace if the loss falls steadily but too slowly: token frequencies, learned within a few hundred steps, are far away.
-fn slope(view: &View<'_>, now: f64, guessing: f64) -> Option<Slow> {
+fn slope(view: &View<'_>, now: f64, guessing: f64) -> Option<Signal> {
     let loss = view.loss()?;
     if view.state.step < view.warmup() + KNOWN
         || now < guessing * (1.0 - SHARE)
@@ -95,8 +83,5 @@ fn slope(view: &View<'_>, now: f64, guessing: f64) -> Option<Slow> {
         human::number(per_100),
         human::short(rest)
     );
-    Some(Slow {
-        signal: Signal::of(metric::TRAIN_LOSS, per_100, text),
-        rest,
-    })
+    Some(Signal::of(metric::TRAIN_LOSS, per_100, text))
 }
