@@ -59,6 +59,14 @@ fn is_exact(n: &serde_json::Number) -> bool {
     }
 }
 
+/// Whether a bound is that of 64-bit integers. Generated schemas have them; they limit nothing that a model writes, and the parser's own
+/// integers have no room for them.
+fn is_limit_of_a_type(key: &str, bound: &Value) -> bool {
+    let of_signed = |n: i64| [i64::MIN, i64::MAX].contains(&n);
+    let is_limit = bound.as_i64().is_some_and(of_signed) || bound.as_u64() == Some(u64::MAX);
+    ["minimum", "maximum"].contains(&key) && is_limit
+}
+
 /// Whether every number of a value is kept as it is.
 fn exact(value: &Value) -> Result<(), String> {
     match value {
@@ -103,6 +111,7 @@ impl Moving<'_> {
                     let name = self.name(pointer)?;
                     *reference = format!("#/{DEFINITIONS}/{name}");
                 }
+                map.retain(|key, value| !is_limit_of_a_type(key, value));
                 map.iter_mut()
                     .try_for_each(|(key, value)| match key.as_str() {
                         // No schemas: what they hold is data.

@@ -173,6 +173,13 @@ fn schemas_that_cannot_be_used_say_why_and_where() {
     assert!(why.contains("WordPiece") && why.contains("BPE"), "{why}");
 }
 
+/// Of generated schemas: no limit that anything comes near.
+#[test]
+fn bounds_of_integer_types_are_taken() {
+    let whole = json!({"type": "integer", "minimum": i64::MIN, "maximum": i64::MAX});
+    assert!(has_form(&whole, "42") && has_form(&whole, "-7"));
+}
+
 #[test]
 fn references_may_lead_to_names_with_slashes() {
     let schema = json!({

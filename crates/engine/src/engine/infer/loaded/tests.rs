@@ -4,12 +4,39 @@ mod messages;
 mod thoughts;
 
 use super::*;
+use crate::data::Tokenizer;
 use crate::data::tokenizer::TokenizerConfig;
 use crate::engine::infer::Step;
 use crate::nn::ModelConfig;
 use std::cell::Cell;
 
 const TEXT: &str = "abcdefgh \n";
+
+/// A small random model of a long context with this tokenizer, template and token that ends a text, and with these files besides.
+fn with_template(tokenizer: &str, template: &str, end: &str, more: &[(&str, &str)]) -> LoadedModel {
+    let config = ModelConfig {
+        n_layer: 1,
+        n_head: 2,
+        d_model: 8,
+        seq_len: 4096,
+        ..ModelConfig::default()
+    };
+    let vocab_size = Tokenizer::from_json(tokenizer).unwrap().vocab_size();
+    let cpu = candle_core::Device::Cpu;
+    let mut model = Model::new(&config, vocab_size, &cpu).unwrap();
+    model.init(3).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    put(hf::CONFIG, &hf::config_json(&model, None));
+    put(hf::TOKENIZER, tokenizer);
+    let ends = serde_json::json!({"eos_token": end});
+    put("tokenizer_config.json", &ends.to_string());
+    put("chat_template.jinja", template);
+    more.iter().for_each(|(name, text)| put(name, text));
+    let mut file = std::fs::File::create(dir.path().join(hf::WEIGHTS)).unwrap();
+    hf::write_weights(&model, &mut file).unwrap();
+    LoadedModel::load(dir.path()).unwrap()
+}
 
 /// A folder with a small random model; the tokenizer's alphabet is `alphabet`.
 fn folder(alphabet: &str) -> tempfile::TempDir {

@@ -1,7 +1,6 @@
 //! A small random model whose template is Qwen 3's, or one that begins the thought itself.
 
 use super::*;
-use crate::data::Tokenizer;
 use crate::data::chat::tool_calls::{ReadAnswer, read_all};
 use serde_json::json;
 
@@ -15,26 +14,7 @@ fn held(template: &str) -> LoadedModel {
     let spelt = TOKENIZER
         .replace("<|start_header_id|>", "<think>")
         .replace("<|end_header_id|>", "</think>");
-    let tokenizer = Tokenizer::from_json(&spelt).unwrap();
-    let config = ModelConfig {
-        n_layer: 1,
-        n_head: 2,
-        d_model: 8,
-        seq_len: 4096,
-        ..ModelConfig::default()
-    };
-    let cpu = candle_core::Device::Cpu;
-    let mut model = Model::new(&config, tokenizer.vocab_size(), &cpu).unwrap();
-    model.init(3).unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let put = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
-    put(hf::CONFIG, &hf::config_json(&model, None));
-    put(hf::TOKENIZER, &spelt);
-    put("tokenizer_config.json", "{\"eos_token\": \"<|im_end|>\"}");
-    put("chat_template.jinja", template);
-    let mut file = std::fs::File::create(dir.path().join(hf::WEIGHTS)).unwrap();
-    hf::write_weights(&model, &mut file).unwrap();
-    LoadedModel::load(dir.path()).unwrap()
+    with_template(&spelt, template, "<|im_end|>", &[])
 }
 
 fn asked() -> Vec<Turn> {
