@@ -179,3 +179,23 @@ fn other_quantizations_and_scales_that_do_not_fit_are_refused() {
         "gate_up_proj",
     );
 }
+
+/// The second one replaced the first, and the weights were others.
+#[test]
+fn a_tensor_with_two_scales_is_refused() {
+    let dir = changed("qwen3_fp8", |_| ());
+    let path = dir.path().join("model.safetensors");
+    let stored = fs::read(&path).unwrap();
+    let (size, rest) = stored.split_first_chunk().unwrap();
+    let (header, numbers) = rest.split_at(u64::from_le_bytes(*size) as usize);
+    let mut header: serde_json::Value = serde_json::from_slice(header).unwrap();
+    let ours = "model.layers.0.mlp.down_proj.weight_scale";
+    header[ours] = header[format!("{ours}_inv")].clone();
+    header[ours]["data_offsets"] = serde_json::json!([numbers.len(), numbers.len() + 48]);
+    let header = header.to_string();
+    let size = (header.len() as u64).to_le_bytes();
+    let whole = [&size, header.as_bytes(), numbers, &[0; 48]].concat();
+    fs::write(&path, whole).unwrap();
+    let error = hf::load(dir.path()).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains(ours), "{error}");
+}

@@ -9,7 +9,7 @@ use crate::base::text::{one_line, shown};
 use crate::data::chat::AUTO;
 use crate::data::tokenizer::{ChatMarkers, TokenizerConfig};
 use crate::spec::import::{self, DatasetInfo, Dialect, Imported, KeyOutcome, Known};
-use crate::spec::{Draft, Loaded, load_text_with, named_marks};
+use crate::spec::{Draft, Loaded, load_text_with, named_template};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -120,7 +120,7 @@ fn of_template(draft: &Draft, cx: &Context) -> Option<String> {
         _ => true,
     };
     if let Some(loaded) = loaded.ok().filter(tokenizer) {
-        let found = named_marks(&loaded.spec.data)?;
+        let found = named_template(&loaded.spec)?;
         return Some(format!(
             "advice: {}: {}; {}",
             found.place, found.evidence, found.fix

@@ -69,6 +69,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "merging",
             "workers",
             "gguf",
+            "plan",
         ],
     ),
     (

@@ -240,6 +240,7 @@ pub fn train(plan: &Plan) -> Seen {
     let mut probes = Probes::new(&setup, (50, 1), Arc::new(ManualClock::default()));
     let (mut state, mut seq, mut found) = (RunState::new(), 0, BTreeMap::new());
     let mut evaluated: Vec<(u64, f64, f64)> = Vec::new();
+    let is_traced = std::env::var_os("PLANTED").is_some();
     let mut tell = |state: &mut RunState, event: Event| {
         seq += 1;
         state.apply(&Envelope {
@@ -368,6 +369,20 @@ pub fn train(plan: &Plan) -> Seen {
                     seconds: 0.0,
                 },
             );
+        }
+        if is_traced && step % 20 == 0 {
+            let newest = |id: &str| state.series.get(id)?.last().map(|point| point.value);
+            let said: Vec<String> = [
+                id::TRAIN_LOSS,
+                id::VAL_LOSS,
+                id::ENTROPY,
+                id::GRAD_NORM,
+                id::UPDATE_RATIO,
+            ]
+            .iter()
+            .filter_map(|id| Some(format!("{id} {:.4}", newest(id)?)))
+            .collect();
+            println!("{} {step}: {} {found:?}", plan.name, said.join(", "));
         }
         if step % CHECK_INTERVAL == 0 || !finite {
             for finding in super::agreeing(diagnose(&state)).findings {

@@ -267,10 +267,7 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
         "model: {vocab_size: 300}\ntokenizer: bpe",
         &["smaller than the tokenizer's 1024"],
     ),
-    (
-        "sample: {sampling: {top_p: 0}}",
-        &["top_p 0 keeps no token"],
-    ),
+    ("sample: {sampling: {top_p: 0}}", &["top_p must be above 0"]),
     (
         "sample: {sampling: {stop: [1]}}",
         &["expected text, found 1"],

@@ -6,7 +6,6 @@ pub use llmtui_data::data;
 pub use llmtui_kernels as kernels;
 pub use llmtui_model::{hf, llama_cpp, merging, nn, optim};
 pub use llmtui_record::{diagnosis, metrics, run, wire};
-#[cfg(test)]
 use llmtui_spec::plan;
 pub use llmtui_spec::{methods, models, rewards, spec, tasks};
 #[cfg(test)]

@@ -346,7 +346,7 @@ fn of_run(
         // A log that cannot be read says nothing; then its spec is planned as it is.
         let head = run_ref::fold(&run).ok().and_then(|state| state.head);
         if let Some(head) = head.filter(|_| !says_precision) {
-            target::as_trained(request, &head);
+            target::as_trained(request, head.precision.as_deref());
         }
         if args.gpu.is_none() && !args.json {
             let here = crate::hardware::host_name();

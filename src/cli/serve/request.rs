@@ -4,6 +4,7 @@
 mod calls;
 mod fields;
 
+use crate::base::near::{did_you_mean, nearest};
 use crate::base::sampling::Sampling;
 use crate::base::text::one_line;
 use crate::wire::{Prompt, Turn};
@@ -369,6 +370,9 @@ fn chat_prompt(fields: &mut Fields, tools: &[Value]) -> Result<Prompt, Wrong> {
     })
 }
 
+/// Who may speak, `developer` besides. Templates write any word as a turn, which no model has learned.
+const ROLES: [&str; 5] = ["system", "user", "assistant", "tool", "function"];
+
 /// One message; its content a text, or a list of parts that are texts.
 fn turn(at: usize, message: Value) -> Result<Turn, Wrong> {
     let name = format!("messages[{at}]");
@@ -378,7 +382,15 @@ fn turn(at: usize, message: Value) -> Result<Turn, Wrong> {
     let role = match map.remove("role") {
         // What newer clients call the system's turn.
         Some(Value::String(role)) if role == "developer" => "system".to_string(),
-        Some(Value::String(role)) => role,
+        Some(Value::String(role)) if ROLES.contains(&&*role) => role,
+        Some(Value::String(role)) => {
+            let known = match nearest(&role, ROLES.iter().copied()) {
+                Some(near) => did_you_mean(near),
+                None => format!("roles are {}", ROLES.join(", ")),
+            };
+            let what = format!("unknown role `{}`; {known}", one_line(&role));
+            return Err(Wrong::field(&format!("{name}.role"), what));
+        }
         Some(other) => return Err(mistyped(&format!("{name}.role"), "a text", &other)),
         None => return Err(Wrong::field(&format!("{name}.role"), "missing")),
     };

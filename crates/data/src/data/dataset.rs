@@ -35,6 +35,8 @@ pub struct Dataset {
     pub plain_prompts: Option<FormatId>,
     /// Marks of the template of the conversations that the tokenizer's files have no tokens for.
     pub cut_marks: Vec<SplitMarker>,
+    /// That template is another one than the tokenizer's files bring.
+    pub replaces_template: bool,
     /// What became of the training documents; none where there is one text.
     pub learning: Option<TrainingCounts>,
     pub(super) seq_len: usize,

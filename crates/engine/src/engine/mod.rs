@@ -49,6 +49,7 @@ mod teacher;
 mod telemetry;
 mod train;
 pub mod update;
+mod utilization;
 
 pub use broken::{NO_STACK, no_thread, no_thread_words};
 pub use collapse::{FILE as REFERENCE_CURVE, check_reference, keeps_reference};

@@ -20,6 +20,7 @@ use super::start_weights::vocabulary_growth;
 use super::state::TrainState;
 use super::step::Stepper;
 use super::teacher;
+use super::utilization::Utilization;
 use super::{EngineError, EngineJob};
 use crate::base::files::write_atomic;
 use crate::base::human;
@@ -177,7 +178,12 @@ pub(super) fn prepare<'a, 'p>(
         lacks_best: false,
     };
     let reference = super::collapse::reference(&mut cx)?;
-    let stepper = Stepper::new(experience, mix, probes(&cx, reference.as_ref()));
+    let stepper = Stepper::new(
+        experience,
+        mix,
+        probes(&cx, reference.as_ref()),
+        Utilization::of(&cx),
+    );
     cx.state.carrier = stepper.carrier();
     cx.state.carrier.restore_state(&cx.state.progress.probes);
     Ok((cx, stepper, Checkpoints::new(store, begun_from)))

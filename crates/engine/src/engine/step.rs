@@ -13,6 +13,7 @@ use super::roles::Models;
 use super::rollouts::{Parts, SHARE, WRITING};
 use super::state::{TrainState, Unlogged};
 use super::update::{At, Gradients, Rates, apply, curvature, gradients_seen};
+use super::utilization::Utilization;
 use crate::base::stats::median;
 use crate::metrics::{id, ranks};
 use crate::optim::clip_scale;
@@ -57,15 +58,22 @@ pub(super) struct Stepper {
     mix: Mix,
     /// What looks inside the model.
     probes: Probes,
+    utilization: Option<Utilization>,
     log: StepLog,
 }
 
 impl Stepper {
-    pub fn new(experience: Box<dyn Experience>, mix: Mix, probes: Probes) -> Stepper {
+    pub fn new(
+        experience: Box<dyn Experience>,
+        mix: Mix,
+        probes: Probes,
+        utilization: Option<Utilization>,
+    ) -> Stepper {
         Stepper {
             experience,
             mix,
             probes,
+            utilization,
             log: StepLog::default(),
         }
     }
@@ -314,7 +322,11 @@ impl Stepper {
         let log = std::mem::take(&mut self.log);
         let seconds = log.busy.as_secs_f64().max(1e-9);
         let mut set = |id: &str, value: f64| values.insert(id.to_string(), Num(value));
-        set(id::TOK_PER_SEC, log.tokens as f64 / seconds);
+        let tok_per_sec = log.tokens as f64 / seconds;
+        set(id::TOK_PER_SEC, tok_per_sec);
+        if let Some(utilization) = self.utilization {
+            set(id::MFU, utilization.at(tok_per_sec));
+        }
         set(id::STEP_MS, 1e3 * seconds / f64::from(log.steps.max(1)));
         set(id::DATA_WAIT, log.waited.as_secs_f64() / seconds);
         if cx.state.models.runs_reference() && self.experience.rollouts().is_none() {

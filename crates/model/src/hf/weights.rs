@@ -96,7 +96,9 @@ impl Weights {
                         self.index.remove(&name);
                     }
                     let base = packed::scaled_by(&name).map(str::to_string);
-                    let base = base.filter(|base| self.needs_scales(base));
+                    // A second scale of one tensor stays what it is: a tensor that no parameter reads, which is refused.
+                    let base = base
+                        .filter(|base| self.needs_scales(base) && !self.packed.contains_key(base));
                     if let Some((base, file)) = base.zip(self.index.get(&name).copied()) {
                         self.index.remove(&name);
                         let scales = (file, name);

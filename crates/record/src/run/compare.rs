@@ -549,7 +549,7 @@ pub fn even(steps: &[Option<u64>]) -> bool {
 /// Whether a metric is of what the method optimizes: a loss, a reward, a margin. What tasks measure on answers, and the
 /// speed and memory of the machine, mean the same under every method.
 fn depends_on_method(info: &MetricInfo) -> bool {
-    const OF_THE_MACHINE: [&str; 4] = [id::TOK_PER_SEC, id::STEP_MS, "mfu", id::DATA_WAIT];
+    const OF_THE_MACHINE: [&str; 4] = [id::TOK_PER_SEC, id::STEP_MS, id::MFU, id::DATA_WAIT];
     let prefixes = [id::EVAL, id::machine::HOST, id::machine::GPU];
     !OF_THE_MACHINE.contains(&&*info.id) && !prefixes.iter().any(|p| info.id.starts_with(p))
 }

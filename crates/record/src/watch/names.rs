@@ -3,6 +3,7 @@
 
 use crate::base::text::one_line;
 use crate::metrics;
+use crate::wire::id::MFU;
 use crate::wire::{ChartPlace, Direction, MetricInfo, id};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -90,9 +91,7 @@ const SAME: &[(&str, Option<&str>, &[&str])] = &[
     (MFU, None, &[]),
 ];
 
-/// Model FLOPs utilization, here a share of 1.
-pub const MFU: &str = "mfu";
-/// The same in percent, by its name: torchtitan's trackers, nanochat's lines.
+/// [`MFU`] in percent, by its name: torchtitan's trackers, nanochat's lines.
 const MFU_PERCENT: &[&str] = &["mfu(%)", "bf16_mfu"];
 
 /// Times of a step and their milliseconds.

@@ -1,8 +1,9 @@
 //! Model FLOPs utilization of one log, as a share of 1: nanoGPT and nanochat log it in percent without saying so.
 
 use super::Item;
-use super::names::{MFU, Mapping, Role};
+use super::names::{Mapping, Role};
 use crate::wire::id;
+use crate::wire::id::MFU;
 
 /// The unit that a log has, as far as it was read.
 #[derive(Debug, Default)]

@@ -26,6 +26,8 @@ pub const UPDATE_RATIO: &str = "update_ratio";
 pub const EPOCHS: &str = "epochs";
 pub const TOK_PER_SEC: &str = "tok_per_sec";
 pub const STEP_MS: &str = "step_ms";
+/// Model FLOPs utilization, a share of 1.
+pub const MFU: &str = "mfu";
 pub const DATA_WAIT: &str = "data_wait";
 pub const REFERENCE_SHARE: &str = "reference_share";
 pub const VAL_LOSS: &str = "val/loss";

@@ -41,19 +41,25 @@ const LEAST: usize = 2;
 /// Pages that a question leads to, the best first; none where no keyword is known.
 pub fn find(question: &str) -> Vec<Page> {
     let asked: Vec<String> = words(question).collect();
-    let found = scored(&asked);
+    let verb = verbs::wanted(question);
+    // `merge lora` asks for the verb, not for a page that has one of the words as well.
+    let least = verb.map_or(LEAST, |(hits, _)| LEAST * hits + 1);
+    let found = scored(&asked, least);
     // `repeats` is a verb's matter, not a slip of a page's word.
-    match found.is_empty() && verb(question).is_none() {
-        true => scored(&asked.iter().map(|word| spelled(word)).collect::<Vec<_>>()),
+    match found.is_empty() && verb.is_none() {
+        true => scored(
+            &asked.iter().map(|word| spelled(word)).collect::<Vec<_>>(),
+            LEAST,
+        ),
         false => found,
     }
 }
 
-fn scored(asked: &[String]) -> Vec<Page> {
+fn scored(asked: &[String], least: usize) -> Vec<Page> {
     let mut found: Vec<(usize, Page)> = pages()
         .into_iter()
         .map(|page| (page.score(asked), page))
-        .filter(|(score, _)| *score >= LEAST)
+        .filter(|(score, _)| *score >= least)
         .collect();
     found.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
     found.into_iter().map(|(_, page)| page).collect()
@@ -110,6 +116,13 @@ mod tests {
             ("what batch size", "settings"),
             ("why is it not learning", "learning"),
             ("dpo or kto", "method"),
+            ("why is my loss spiking", "unstable"),
+            ("loss exploded", "unstable"),
+            ("loss goes up", "unstable"),
+            ("which beta for dpo", "settings"),
+            ("reward hacking", "reasoning"),
+            ("reward does not increase", "reasoning"),
+            ("forgetting", "method"),
         ] {
             let found = find(question);
             assert_eq!(found.first().map(|p| p.id), Some(page), "{question}");
@@ -120,6 +133,7 @@ mod tests {
             "how do I chat",
             "how do I make it answer in json",
             "my model repeats itself",
+            "merge lora",
         ] {
             let found = find(none);
             assert!(found.is_empty(), "{none}: {:?}", found[0].id);

@@ -3,11 +3,11 @@
 use super::facts::Subject;
 
 /// Words of any question.
-const STOP_WORDS: [&str; 41] = [
+const STOP_WORDS: [&str; 40] = [
     "a", "an", "and", "are", "at", "be", "but", "can", "did", "do", "does", "down", "for", "get",
     "go", "goes", "how", "i", "in", "is", "it", "itself", "many", "model", "much", "my", "not",
-    "of", "on", "or", "the", "this", "to", "train", "training", "up", "what", "which", "why",
-    "will", "with",
+    "of", "on", "or", "the", "this", "to", "train", "training", "what", "which", "why", "will",
+    "with",
 ];
 
 /// A page as it ships.
@@ -61,11 +61,12 @@ impl Page {
     /// How many of the words lead here; a word of the title or the id counts more, one that stands in any question nothing.
     pub(super) fn score(&self, asked: &[String]) -> usize {
         let title: Vec<String> = super::words(self.title).collect();
+        let is_title = |word: &str| title.iter().any(|known| stem(known) == stem(word));
         let of_word = |word: &String| match () {
             () if STOP_WORDS.contains(&word.as_str()) => 0,
             () if *word == self.id => 4,
-            () if title.contains(word) => 3,
-            () if self.ask.contains(&word.as_str()) => 2,
+            () if is_title(word) => 3,
+            () if self.ask.iter().any(|known| stem(known) == stem(word)) => 2,
             () if word.len() > 4
                 && self
                     .ask
@@ -112,6 +113,13 @@ impl Page {
             missing,
         }
     }
+}
+
+/// A word without its ending: `spike`, `spikes` and `spiking` are one.
+fn stem(word: &str) -> &str {
+    let ends = ["ing", "ed", "es", "s", "e"];
+    let bare = ends.iter().find_map(|end| word.strip_suffix(end));
+    bare.filter(|bare| bare.len() > 2).unwrap_or(word)
 }
 
 /// What a line begins with when it is an item of a list (`- `, or `  - ` of one within another), and its words.

@@ -44,17 +44,20 @@ const VERBS: [(&[&str], &str); 10] = [
     ),
 ];
 
+/// The verb that most words of a question lead to, with how many they are; of equal ones the first.
+pub(super) fn wanted(question: &str) -> Option<(usize, &'static str)> {
+    let asked: Vec<String> = super::words(question).collect();
+    let known = |word: &&&str| asked.iter().any(|asked| asked == *word);
+    let counted = VERBS
+        .iter()
+        .map(|(words, says)| (words.iter().filter(known).count(), *says));
+    let found = counted.filter(|(hits, _)| *hits > 0);
+    found.rev().max_by_key(|(hits, _)| *hits)
+}
+
 /// What answers a question that no page does.
 pub fn verb(question: &str) -> Option<&'static str> {
-    let asked: Vec<String> = super::words(question).collect();
-    let known = |word: &&str| asked.iter().any(|asked| asked == word);
-    let hits = |words: &[&str]| words.iter().filter(|word| known(word)).count();
-    let found = VERBS.iter().filter(|(words, _)| hits(words) > 0);
-    // Of equal ones the first.
-    found
-        .rev()
-        .max_by_key(|(words, _)| hits(words))
-        .map(|(_, says)| *says)
+    wanted(question).map(|(_, says)| says)
 }
 
 #[cfg(test)]

@@ -334,13 +334,13 @@ pub fn of_run(head: &Head) -> Option<Request> {
         ..DataSize::default()
     };
     let mut request = of_spec(&spec, data);
-    as_trained(&mut request, head);
+    as_trained(&mut request, head.precision.as_deref());
     Some(request)
 }
 
 /// What `precision: auto` came to where the run trains, which need not be this machine.
-pub fn as_trained(request: &mut Request, head: &Head) {
-    match head.precision.as_deref() {
+pub fn as_trained(request: &mut Request, precision: Option<&str>) {
+    match precision {
         Some("f32") => request.precision = Precision::Fp32,
         Some("bf16") => request.precision = Precision::Fp32Bf16Matmuls,
         _ => {}
@@ -441,7 +441,7 @@ fn settings(spec: &RunSpec, data: DataSize, method: Method) -> Vec<Finding> {
         ..Sizes::default()
     });
     // Whether the rows are turns is not known here; whoever names a template means them to be.
-    found.extend(crate::spec::named_marks(&spec.data));
+    found.extend(crate::spec::named_template(spec));
     found
 }
 

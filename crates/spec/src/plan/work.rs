@@ -26,11 +26,15 @@ pub fn attention_per_token(arch: &Arch, seq_len: f64) -> f64 {
 /// FLOPs of all passes for a token, attention and padding included: used for this engine's time estimate and to convert a run's
 /// speed (in unpadded tokens) to FLOP/s.
 pub fn engine_flops_per_token(request: &Request) -> f64 {
+    model_flops_per_token(request) * request.places_per_token()
+}
+
+/// The same without padding, whose FLOPs are no use: what a run's utilization (MFU) is counted in (PaLM, appendix B).
+pub fn model_flops_per_token(request: &Request) -> f64 {
     let arch = &request.arch;
-    let padded = request.places_per_token();
     let matmuls = passes(request) * arch.n_matmul() as f64;
     let attention = attention_passes(request) / 6.0;
-    (matmuls + attention * attention_per_token(arch, request.row_places())) * padded
+    matmuls + attention * attention_per_token(arch, request.row_places())
 }
 
 /// FLOPs, time and cost of the whole run.

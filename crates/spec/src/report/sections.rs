@@ -231,7 +231,7 @@ pub(super) fn timings(sheet: &RunReport) -> Vec<Fact> {
             human::grouped(rate.round() as u64),
         ));
     }
-    if let Some(mfu) = mean(state, "mfu") {
+    if let Some(mfu) = mean(state, id::MFU) {
         facts.push(fact("model FLOPs utilization, mean", format!("{mfu:.3}")));
     }
     let checkpoints = &state.checkpoints;

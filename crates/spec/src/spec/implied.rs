@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
 /// Each says where training text comes from.
-const DATA: [&str; 3] = ["data.path", "data.sources", "data.synthetic"];
+const DATA: [&str; 4] = ["data.path", "data.sources", "data.synthetic", "data.corpus"];
 /// Each says how long a run is.
 const LENGTH: [&str; 2] = ["train.max_steps", "train.epochs"];
 /// Each says what is held out.
@@ -216,6 +216,18 @@ mod tests {
         (cosine.min_lr.unwrap(), origin)
     }
 
+    /// The demo's own rows were trained on, without a word.
+    #[test]
+    fn a_corpus_replaces_the_data_of_a_preset() {
+        let sources = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            let loaded = load("cpt-demo", &words, &SpecSources::default()).unwrap();
+            loaded.spec.data.all_sources().len()
+        };
+        assert_eq!(sources(&[]), 1);
+        assert_eq!(sources(&["data.corpus=tinyshakespeare"]), 0);
+    }
+
     #[test]
     fn another_method_takes_the_words_of_the_preset_away() {
         let about = |words: &[&str]| {
@@ -345,7 +357,7 @@ mod tests {
             // A run of 15 steps is evaluated and saved several times, and warms up.
             let short = spec.to_step(15);
             assert_eq!(short.schedule.warmup_steps(), 2, "{}", preset.name);
-            let rhythm = "evaluated every 2 steps, saved every 3 steps, and at the end";
+            let rhythm = "evaluated every 2 steps, sampled every 3 steps, saved every 3 steps, and at the end";
             assert_eq!(short.cadence_text(), rhythm, "{}", preset.name);
             let steps = load(&["train.max_steps=500"]);
             assert_eq!((steps.train.epochs, steps.train.max_steps), (None, 500));

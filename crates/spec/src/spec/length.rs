@@ -158,26 +158,39 @@ impl RunConfig {
         }
     }
 
-    /// When a run of `train.max_steps` is evaluated and saved: `evaluated every 2 steps, saved every 3 steps, and at the end`.
+    /// When a run of `train.max_steps` is evaluated, sampled and saved: `evaluated every 2 steps, sampled every 5 steps, saved every 3
+    /// steps, and at the end`.
     pub fn cadence_text(&self) -> String {
         let max_steps = self.train.max_steps;
         let each = [
             ("evaluated", self.eval.every.steps(max_steps)),
+            ("sampled", self.sample.every.steps(max_steps)),
             ("saved", self.checkpoint.every.steps(max_steps)),
         ];
-        let due = each
+        let (due, last): (Vec<_>, Vec<_>) = each
             .iter()
-            .filter(|(_, every)| (1..max_steps).contains(every));
+            .partition(|(_, every)| (1..max_steps).contains(every));
         let said: Vec<String> = due
+            .iter()
             .map(|(word, every)| match every {
                 1 => format!("{word} every step"),
                 n => format!("{word} every {} steps", human::grouped(*n)),
             })
             .collect();
-        match said.is_empty() {
-            true => "evaluated and saved at the end".into(),
-            false => format!("{}, and at the end", said.join(", ")),
+        let last: Vec<&str> = last.iter().map(|(word, _)| *word).collect();
+        match (said.is_empty(), last.is_empty()) {
+            (false, true) => format!("{}, and at the end", said.join(", ")),
+            (false, false) => format!("{}; {} at the end", said.join(", "), list(&last)),
+            (true, _) => format!("{} at the end", list(&last)),
         }
+    }
+}
+
+/// `evaluated, sampled and saved`
+fn list(words: &[&str]) -> String {
+    match words {
+        [before @ .., last] if !before.is_empty() => format!("{} and {last}", before.join(", ")),
+        _ => words.concat(),
     }
 }
 
@@ -291,20 +304,27 @@ mod tests {
         let rhythm = |eval: Every, save: Every, max_steps: u64| {
             let mut config = RunConfig::default();
             config.train.max_steps = max_steps;
-            (config.eval.every, config.checkpoint.every) = (eval, save);
+            (
+                config.eval.every,
+                config.sample.every,
+                config.checkpoint.every,
+            ) = (eval, eval, save);
             config.cadence_text()
         };
         let (tenth, fifth) = (Every::Share(0.1), Every::Share(0.2));
         assert_eq!(
             rhythm(tenth, fifth, 15),
-            "evaluated every 2 steps, saved every 3 steps, and at the end"
+            "evaluated every 2 steps, sampled every 2 steps, saved every 3 steps, and at the end"
         );
         assert_eq!(
             rhythm(tenth, Every::Steps(500), 10),
-            "evaluated every step, and at the end"
+            "evaluated every step, sampled every step; saved at the end"
         );
         let never = Every::Steps(0);
-        assert_eq!(rhythm(never, never, 10), "evaluated and saved at the end");
+        assert_eq!(
+            rhythm(never, never, 10),
+            "evaluated, sampled and saved at the end"
+        );
     }
 
     #[test]

@@ -295,6 +295,9 @@ impl RunSpec {
         });
         found.extend(super::review::repeated(self, overall, sources));
         found.extend(super::review::cut_marks(&self.data, &data.cut_marks));
+        if data.replaces_template && self.train.from.is_some() {
+            found.push(super::review::other_template(&self.data));
+        }
         found
     }
 

@@ -355,11 +355,24 @@ fn learning_rate(config: &RunConfig, judge: &mut IssueCollector) {
 
 fn sampling(config: &RunConfig, judge: &mut IssueCollector) {
     let s = &config.sample.sampling;
+    // An infinite f32 would be written as null, and the run could not be read again.
     judge.want(
-        s.top_p > 0.0,
+        (0.0..=100.0).contains(&s.temperature),
+        &["sample.sampling.temperature"],
+        "the temperature must be from 0 to 100",
+        "0 takes the most likely token; 0.7 to 1 is typical",
+    );
+    judge.want(
+        s.top_p > 0.0 && s.top_p <= 1.0,
         &["sample.sampling.top_p"],
-        "top_p 0 keeps no token",
+        "top_p must be above 0 and at most 1: it is a probability",
         "1 keeps all; 0.9 is typical",
+    );
+    judge.want(
+        (0.0..=1.0).contains(&s.min_p),
+        &["sample.sampling.min_p"],
+        "min_p must be from 0 to 1: it is a share of the most likely token's probability",
+        "0 keeps all; 0.05 is typical",
     );
     judge.want(
         (0.01..=100.0).contains(&s.repetition_penalty),

@@ -388,6 +388,10 @@ fn what_is_wrong_is_named_with_what_was_expected() {
             "messages[0].role: missing",
         ),
         (
+            json!({"messages": [{"role": "usr", "content": "hi"}]}),
+            "messages[0].role: unknown role `usr`; did you mean user?",
+        ),
+        (
             json!({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}),
             "parts of type image_url are not supported",
         ),

@@ -63,7 +63,7 @@ impl Template {
         })
     }
 
-    fn of_marks(place: &str, marks: &Marks) -> Option<Result<Template, DataError>> {
+    pub(super) fn of_marks(place: &str, marks: &Marks) -> Option<Result<Template, DataError>> {
         let source = marks.chat_template.as_deref()?;
         Some(Template::from_jinja(place, source).map(|template| template.with_marks(marks)))
     }

@@ -44,6 +44,22 @@ impl Template {
             .any(|mark| text.contains(mark))
     }
 
+    /// Whether the tokenizer's files bring a template of their own that writes turns otherwise. What stands before the first user's
+    /// words may differ, such as a usual system turn.
+    pub fn replaces_that_of(&self, tokenizer: &Tokenizer) -> bool {
+        const SAID: &str = "what a user says";
+        let turns = [("user", SAID), ("assistant", "a"), ("user", "b")];
+        let turns = turns.map(|(role, text)| Message::new(role, text));
+        let written = |template: &Template| {
+            let text = template.render(&turns, None, GenerationPrompt::With).ok()?;
+            let (_, behind) = text.split_once(SAID)?;
+            Some(behind.trim().to_string())
+        };
+        let own = Template::of_marks("the tokenizer's", tokenizer.marks());
+        let own = own.and_then(|template| written(&template.ok()?));
+        own.is_some_and(|own| written(self).is_some_and(|ours| ours != own))
+    }
+
     /// The markers in a short rendered conversation.
     fn marks(&self) -> Vec<String> {
         let turns = ["system", "user", "assistant"].map(|role| Message::new(role, "a"));
@@ -65,18 +81,21 @@ impl Template {
 }
 
 impl DataConfig {
-    /// The same for the template and the tokenizer's files that a spec names, before any data are read. A tokenizer that is
-    /// trained for the run has the marks of its template.
+    /// The markers that are split, and whether the files' own template is replaced, of the template and the tokenizer's files that a
+    /// spec names, before any data are read. A tokenizer that is trained for the run has the marks of its template.
     ///
     /// # Errors
     /// Tokenizer or template cannot be read.
-    pub fn cut_marks(&self) -> Result<Vec<SplitMarker>, DataError> {
+    pub fn template_faults(&self) -> Result<(Vec<SplitMarker>, bool), DataError> {
         if !matches!(self.tokenizer, TokenizerConfig::File(_)) {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), false));
         }
         let tokenizer = self.tokenizer.build("", "")?;
         let template = crate::data::vocabulary::template(self, &tokenizer)?;
-        Ok(template.map_or_else(Vec::new, |template| template.cut_marks(&tokenizer)))
+        Ok(template.map_or((Vec::new(), false), |template| {
+            let replaces = template.replaces_that_of(&tokenizer);
+            (template.cut_marks(&tokenizer), replaces)
+        }))
     }
 }
 
@@ -100,6 +119,25 @@ pub(in crate::data) fn marks_in(text: &str) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::data::chat::BUILTIN;
+
+    /// SmolLM2 was trained further on `Human:` and `System:` in silence.
+    #[test]
+    fn another_template_than_the_tokenizers_own_is_known() {
+        let chatml = Template::builtin("chatml").unwrap();
+        let system = "{% if messages[0].role != 'system' %}<|im_start|>system\nBe good<|im_end|>\n{% endif %}";
+        let own = format!("{system}{}", chatml.source());
+        let vocabulary = TokenizerConfig::Char.build("abc", "").unwrap();
+        let plain = vocabulary
+            .clone()
+            .with_template(&Template::from_jinja("t", &own).unwrap());
+        assert!(!chatml.replaces_that_of(&plain), "a system turn alone");
+        assert!(
+            Template::builtin("llama3")
+                .unwrap()
+                .replaces_that_of(&plain)
+        );
+        assert!(!chatml.replaces_that_of(&vocabulary), "it has none");
+    }
 
     /// Only marks such as `<|user|>` were known: prompts that other templates had written were taken for plain texts.
     #[test]

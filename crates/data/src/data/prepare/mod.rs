@@ -107,6 +107,7 @@ impl Dataset {
             behind_answers,
             plain_prompts,
             cut_marks,
+            replaces_template,
             train,
             val,
             mut notes,
@@ -125,6 +126,7 @@ impl Dataset {
             behind_answers,
             plain_prompts,
             cut_marks,
+            replaces_template,
             learning: Some(learning),
             seq_len: request.seq_len,
             splits: Splits::Documents(documents),
@@ -191,6 +193,7 @@ impl Dataset {
             behind_answers,
             plain_prompts: None,
             cut_marks: Vec::new(),
+            replaces_template: false,
             learning: None,
             seq_len: request.seq_len,
             splits: Splits::Documents(documents),
@@ -217,6 +220,7 @@ fn corpus(config: &DataConfig, request: Request<'_>) -> Result<Dataset, DataErro
         behind_answers: None,
         plain_prompts: None,
         cut_marks: Vec::new(),
+        replaces_template: false,
         learning: None,
         seq_len: request.seq_len,
         splits: Splits::Corpus(Box::new(corpus)),
@@ -250,6 +254,7 @@ struct Tokens {
     /// As [`Dataset`] has them.
     plain_prompts: Option<FormatId>,
     cut_marks: Vec<SplitMarker>,
+    replaces_template: bool,
     train: Vec<Ready>,
     val: Vec<Ready>,
     /// Notices.
@@ -304,9 +309,9 @@ fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, Data
     let supervised_in = template.filter(|_| templated);
     // One that is trained for the run has the markers of its template, or none by its settings.
     let of_file = matches!(config.tokenizer, TokenizerConfig::File(_));
-    let cut_marks = supervised_in.iter().filter(|_| of_file);
-    let cut_marks = cut_marks.flat_map(|template| template.cut_marks(&tokenizer));
-    let cut_marks = cut_marks.collect();
+    let brought = supervised_in.as_ref().filter(|_| of_file);
+    let replaces_template = brought.is_some_and(|template| template.replaces_that_of(&tokenizer));
+    let cut_marks = brought.map_or_else(Vec::new, |template| template.cut_marks(&tokenizer));
     let tokenizer = match &supervised_in {
         Some(template) => Arc::new(Arc::unwrap_or_clone(tokenizer).with_template(template)),
         None => tokenizer,
@@ -318,6 +323,7 @@ fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, Data
         behind_answers,
         plain_prompts,
         cut_marks,
+        replaces_template,
         train,
         val,
         notes,

@@ -2,7 +2,7 @@
 //! which is invisible in the loss.
 
 use super::samples::{self, Sample};
-use super::{Check, Finding, Subject};
+use super::{Check, Finding, OWN_ANSWERS, Subject};
 use crate::base::finding::Status;
 use crate::data::Unit;
 use crate::data::source::{Origin, SourceConfig};
@@ -26,6 +26,9 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
         return Ok(Finding::not_applicable(
             "plain text: there are no answers to end",
         ));
+    }
+    if subject.answers_are_its_own() {
+        return Ok(Finding::not_applicable(OWN_ANSWERS));
     }
     let tokenizer = &subject.data.tokenizer;
     let names = |ids: &[u32]| tokenizer.decode(ids);

@@ -286,11 +286,34 @@ impl From<Checked> for Event {
     }
 }
 
+/// Why checks of the rows' answers say nothing of such a run.
+const OWN_ANSWERS: &str = "the policy writes the answers: none of the rows' is a target";
+
 impl Subject<'_> {
     /// The first training batch, cut to at most `rows` sequences.
     fn first_batch(&self, rows: usize) -> Batch {
         let rows = rows.clamp(1, self.spec.train.micro_batch_size);
-        self.data.train_batch(self.spec.seed, 0, rows)
+        self.batch(0, rows)
+    }
+
+    /// A training batch. Where the policy writes the answers, all of a row counts, its prompt too: checks of the wiring need targets, and
+    /// rows may be prompts alone.
+    fn batch(&self, micro_step: u64, rows: usize) -> Batch {
+        let mut batch = self.data.train_batch(self.spec.seed, micro_step, rows);
+        if self.answers_are_its_own() && !batch.mask.is_empty() {
+            let (len, filled) = (batch.seq_len.max(1), &batch.filled);
+            let counts = |at: usize| {
+                let end = filled.get(at / len);
+                end.is_none_or(|end| (at % len) + 1 < *end as usize)
+            };
+            batch.mask = (0..batch.targets.len()).map(counts).collect();
+        }
+        batch
+    }
+
+    /// Whether the policy learns from answers that it writes, and never from those of the rows.
+    fn answers_are_its_own(&self) -> bool {
+        self.spec.method.on_policy().is_some() && self.spec.rollout.cold_start_steps == 0
     }
 
     /// A second state made from the same spec.

@@ -23,10 +23,7 @@ pub fn first(subject: &Subject<'_>) -> Vec<Sample> {
     let mut samples = Vec::new();
     let rows = subject.spec.train.micro_batch_size;
     for micro_step in 0..MAX_BATCHES {
-        let batch = subject
-            .data
-            .train_batch(subject.spec.seed, micro_step, rows);
-        samples.extend(cut(&batch));
+        samples.extend(cut(&subject.batch(micro_step, rows)));
         if samples.len() >= SAMPLES {
             break;
         }

@@ -1,7 +1,7 @@
 //! Every document has supervised tokens. Rows whose whole answer is masked or truncated cost time without effect; if all are,
 //! the loss is 0.0 and the run "succeeds". Of an empty answer only its end is supervised: the model learns to answer nothing.
 
-use super::{Check, Finding, Subject};
+use super::{Check, Finding, OWN_ANSWERS, Subject};
 use crate::base::human::{grouped, percent};
 use crate::data::TrainingCounts;
 use crate::engine::EngineError;
@@ -18,6 +18,9 @@ const WARN: f64 = 0.01;
 const FAIL: f64 = 0.2;
 
 fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
+    if subject.answers_are_its_own() {
+        return Ok(Finding::not_applicable(OWN_ANSWERS));
+    }
     Ok(match &subject.data.learning {
         Some(learning) => judge(learning),
         None => Finding::pass("one text, every token supervised"),

@@ -132,7 +132,8 @@ fn shares_of_a_run_in_epochs_are_of_the_steps_that_they_come_to() {
     let expected: Vec<f64> = (1..=10).map(|step| f64::from(step) / pass).collect();
     assert_eq!(epochs.collect::<Vec<_>>(), expected);
     let told = "10 steps over";
-    let rhythm = "evaluated every 3 steps, saved every 5 steps, and at the end";
+    let rhythm =
+        "evaluated every 3 steps, sampled every 5 steps, saved every 5 steps, and at the end";
     assert!(events.iter().any(
         |e| matches!(e, Event::Noted { text, .. } if text.contains(told) && text.ends_with(rhythm))
     ));

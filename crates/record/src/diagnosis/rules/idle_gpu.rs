@@ -44,7 +44,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
 }
 
 /// Settings that make kernels larger, or fewer, without changing the batch per step.
-fn fix(view: &View<'_>) -> String {
+pub(super) fn fix(view: &View<'_>) -> String {
     if view.state.series.contains_key(metric::REWARD) {
         return "more completions at once: raise rollout.side_by_side".into();
     }

@@ -74,8 +74,17 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     })
 }
 
-/// The saved checkpoint nearest to the best evaluation; old ones are pruned, the best saved one is kept.
+/// The saved checkpoint nearest to the best evaluation; old ones are pruned, the best saved one is kept. One that has lost more than
+/// half of what was gained is none to use.
 fn kept(view: &View<'_>, best: u64) -> String {
+    let evaluations = || view.state.evaluations.iter();
+    let loss_at = |step: u64| evaluations().find(|e| e.step == step).map(|e| e.val_loss());
+    let newest = evaluations().next_back().map(|e| e.val_loss());
+    let is_stale = |step: u64| {
+        let lost = loss_at(step).zip(loss_at(best)).map(|(a, b)| a - b);
+        let all = newest.zip(loss_at(best)).map(|(a, b)| a - b);
+        lost.zip(all).is_some_and(|(lost, all)| 2.0 * lost > all)
+    };
     let saved = view.state.checkpoints.iter().rev().find(|mark| mark.best);
     match saved.map(|mark| mark.step) {
         Some(step) if step == best => {
@@ -84,6 +93,10 @@ fn kept(view: &View<'_>, best: u64) -> String {
                 human::grouped(step)
             )
         }
+        Some(step) if is_stale(step) => format!(
+            "the weights of step {} were not saved: train again« with -s eval.patience=3, which saves each new best and stops by itself|, and save each new best»",
+            human::grouped(best)
+        ),
         Some(step) => format!(
             "stop and use the checkpoint of step {}, the best one that was saved« (-s eval.patience=3 saves each new best and stops by itself)|»",
             human::grouped(step)
@@ -149,7 +162,10 @@ fn rise(view: &View<'_>, evaluations: &[&Evaluation]) -> Option<Vec<Signal>> {
     let then = around(view, best.step)?;
     let now = around(view, last.step)?;
     let sigma = view.loss()?.sigma;
-    let readings = if has_mean_readings(view) { 1 } else { AROUND };
+    let readings = match has_mean_readings(view) {
+        true => 1,
+        false => width(best.step),
+    };
     if now >= then - 2.0 * sigma * (2.0 / readings as f64).sqrt() {
         return None;
     }
@@ -201,8 +217,13 @@ fn beside(view: &View<'_>, step: u64) -> Option<f64> {
 fn around(view: &View<'_>, step: u64) -> Option<f64> {
     match has_mean_readings(view) {
         true => view.loss_at(step),
-        false => view.loss_over(step.saturating_sub(AROUND)..step + 1),
+        false => view.loss_over(step.saturating_sub(width(step))..step + 1),
     }
+}
+
+/// Steps of such a mean: early in a run the loss falls so fast that 50 steps before say nothing of this one.
+fn width(step: u64) -> u64 {
+    (step / 5).clamp(10, AROUND)
 }
 
 /// Whether a reading is a mean over many steps: in a sparse log, and if every reading or every second one coincides with an

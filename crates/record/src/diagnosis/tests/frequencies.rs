@@ -46,6 +46,18 @@ fn a_run_that_only_knows_token_frequencies_is_not_learning() {
         tape.begin("pretrain", spec);
         known(tape)
     };
+    // At its end a decayed rate gains a little more, and the run was called LEARNING.
+    let ends_below = |below: f64| {
+        let mut tape = fast();
+        tape.state.head.as_mut().unwrap().max_steps = 700;
+        let tape = tape.steps(1, 700, |s| match s {
+            0..=50 => stuck(s),
+            _ => ENTROPY * (1.0 - below) + noise(s),
+        });
+        tape.status("token_frequencies")
+    };
+    assert_eq!(ends_below(0.05), Some(Status::Fail));
+    assert_eq!(ends_below(0.12), None);
     let run = fast().steps(1, 700, stuck);
     let found = run.found("token_frequencies").unwrap();
     assert_eq!(found.status, Status::Fail);

@@ -45,3 +45,24 @@ fn an_idle_gpu_is_reported_with_settings_that_fill_it() {
     let on_processor = run(0.0, 0.0, &spec);
     assert_eq!(on_processor.found("idle_gpu"), None);
 }
+
+#[test]
+fn a_gpu_that_computes_little_of_what_it_could_is_named() {
+    let judged = |n_params: u64, mfu: f64, gpu: f64| {
+        let mut tape = fresh();
+        tape.state.head.as_mut().unwrap().n_params = n_params;
+        let values = [
+            ("train/loss", 4.0),
+            ("mfu", mfu),
+            ("gpu/0/own_memory_bytes", gpu),
+        ];
+        (1..=60).for_each(|s| tape.step(s, &values));
+        tape.found("low_mfu")
+            .map(|found| found.evidence.to_string())
+    };
+    let said = judged(1_000_000_000, 0.084, 2e9);
+    assert_eq!(said.as_deref(), Some("8.4 % of the GPUs' FLOP/s"));
+    assert_eq!(judged(1_000_000_000, 0.38, 2e9), None);
+    assert_eq!(judged(800_000, 0.01, 2e9), None);
+    assert_eq!(judged(1_000_000_000, 0.084, 0.0), None, "a processor's");
+}

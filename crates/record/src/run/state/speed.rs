@@ -8,8 +8,6 @@ use crate::wire::id;
 
 /// Newest readings that count: enough that digits stand still, few enough that a change is seen within seconds.
 const WINDOW: usize = 32;
-/// Model FLOPs utilization, which logs of other programs may have.
-const MFU: &str = "mfu";
 
 /// Means over the newest readings. What is not known and does not follow is `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -28,7 +26,7 @@ impl Speed {
         match metric {
             id::TOK_PER_SEC => self.tok_per_sec,
             id::STEP_MS => self.step_ms,
-            MFU => self.mfu,
+            id::MFU => self.mfu,
             _ => None,
         }
     }
@@ -50,7 +48,7 @@ impl RunState {
             Some(mean) => Speed {
                 tok_per_sec: Some(mean),
                 step_ms: self.mean(id::STEP_MS).or(now.step_ms),
-                mfu: self.mean(MFU),
+                mfu: self.mean(id::MFU),
             },
         }
     }
@@ -84,7 +82,7 @@ impl RunState {
             let rate = step_ms.filter(|_| tokens > 0.0);
             (rate.map(|ms| 1e3 * tokens / ms), step_ms)
         };
-        let used = self.newest(MFU);
+        let used = self.newest(id::MFU);
         let mean = used.iter().map(|p| p.value).sum::<f64>() / used.len() as f64;
         Speed {
             tok_per_sec,

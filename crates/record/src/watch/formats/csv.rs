@@ -8,6 +8,7 @@ use crate::watch::json::{self, Comma};
 use crate::watch::names::{Mapping, Role, is_known};
 use crate::watch::tail::{self, Change, Tail};
 use crate::watch::{Format, Item, Source};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
@@ -31,6 +32,7 @@ pub const FORMAT: Format = Format {
             columns: Vec::new(),
             separator: b',',
             decimal_comma: false,
+            said_stepless: false,
         })
     },
 };
@@ -129,6 +131,32 @@ struct Table {
     separator: u8,
     /// A cell of a known metric has shown that the table's commas stand before fractions.
     decimal_comma: bool,
+    /// It was said that some rows have no readable step.
+    said_stepless: bool,
+}
+
+/// A count as people write it: `12k`, `1.5M`.
+fn in_thousands(cell: &str) -> Option<f64> {
+    let (number, unit) = cell.split_at_checked(cell.len().checked_sub(1)?)?;
+    let unit = match unit {
+        "k" | "K" => 1e3,
+        "m" | "M" => 1e6,
+        "b" | "B" | "g" | "G" => 1e9,
+        _ => return None,
+    };
+    json::text_number(number).map(|x| (x * unit).round())
+}
+
+/// The first of the columns that bear one name keeps it; the names of the others, which are left out.
+fn once(columns: &mut [String]) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let mut twice = Vec::new();
+    for name in columns.iter_mut().filter(|name| !name.is_empty()) {
+        if !seen.insert(name.clone()) {
+            twice.push(std::mem::take(name));
+        }
+    }
+    twice
 }
 
 /// Whether a cell is a number with a decimal comma.
@@ -154,13 +182,26 @@ impl Table {
         cells.any(|(name, cell)| is_decimal(cell) && is_number(name))
     }
 
+    /// The text in the step's column where it is no number.
+    fn stepless<'a>(&self, row: &'a [String]) -> Option<&'a str> {
+        let cells = self.columns.iter().zip(row);
+        let steps: Vec<_> = cells
+            .filter(|(name, cell)| !cell.is_empty() && self.mapping.role(name) == Role::Step)
+            .collect();
+        let is_read = |(name, cell): &(&String, &String)| self.number(name, cell).is_some();
+        let (_, first) = steps.first()?;
+        (!steps.iter().any(is_read)).then_some(first)
+    }
+
     /// Spreadsheets of many countries write a comma before the fraction. A cell whose comma may be either is left out until another one
     /// shows which it is.
-    fn number(&self, cell: &str) -> Option<f64> {
-        match self.decimal_comma {
+    fn number(&self, name: &str, cell: &str) -> Option<f64> {
+        let plain = match self.decimal_comma {
             true => json::comma_number(cell, true),
             false => json::text_number(cell),
-        }
+        };
+        let counts = || matches!(self.mapping.role(name), Role::Step | Role::Tokens);
+        plain.or_else(|| counts().then(|| in_thousands(cell)).flatten())
     }
 }
 
@@ -181,6 +222,12 @@ impl Source for Table {
                 self.separator = separator(line);
                 let (columns, other) = of_one_run(cells(line, self.separator), &self.mapping);
                 self.columns = columns;
+                if let Some(name) = once(&mut self.columns).first() {
+                    let name = one_line(name);
+                    items.push(Item::Trouble(format!(
+                        "several columns are called {name}: only the first is read; rename the others"
+                    )));
+                }
                 if let Some(run) = other {
                     let run = one_line(&run);
                     items.push(Item::Trouble(format!(
@@ -200,8 +247,18 @@ impl Source for Table {
                 .columns
                 .iter()
                 .zip(&row)
-                .filter_map(|(name, cell)| Some((name.clone(), self.number(cell)?)))
+                .filter_map(|(name, cell)| Some((name.clone(), self.number(name, cell)?)))
                 .collect();
+            // A row whose step is unreadable would be taken for the next one.
+            if let Some(cell) = self.stepless(&row) {
+                if !std::mem::replace(&mut self.said_stepless, true) {
+                    let cell = one_line(cell);
+                    items.push(Item::Trouble(format!(
+                        "`{cell}` is no step: such rows are left out; write steps as whole numbers"
+                    )));
+                }
+                continue;
+            }
             let time = values
                 .iter()
                 .find(|(name, _)| self.mapping.role(name) == Role::Time);
@@ -278,6 +335,28 @@ mod tests {
         for (name, row, x) in [("eval_loss", 0, 1.234), ("lr", 1, 1.5e-4), ("mine", 0, 7.5)] {
             assert_eq!(value(&rows, row, name), Some(x), "{name}");
         }
+    }
+
+    /// The row of step 12,000 was taken for the one after the last.
+    #[test]
+    fn steps_are_read_as_people_write_them_and_rows_without_one_are_left_out() {
+        let rows = read("step,loss\n11k,3\n12K,2\n1.5M,1\nlater,9\n,0.5\n");
+        let step =
+            |row: &Vec<(String, f64)>| row.iter().find(|(n, _)| n == "step").map(|(_, x)| *x);
+        let steps: Vec<Option<f64>> = rows.iter().map(step).collect();
+        let read = [Some(11e3), Some(12e3), Some(1.5e6), None];
+        assert_eq!(steps, read, "the empty cell's row goes with the last step");
+        assert_eq!(in_thousands("k"), None);
+        assert_eq!(in_thousands("1é"), None);
+    }
+
+    #[test]
+    fn of_columns_with_one_name_the_first_is_read() {
+        let rows = read("step,loss,loss\n1,3,4\n");
+        assert_eq!(
+            rows[0],
+            [("step".to_string(), 1.0), ("loss".to_string(), 3.0)]
+        );
     }
 
     #[test]

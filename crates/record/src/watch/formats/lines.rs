@@ -2,8 +2,8 @@
 //! those before it is decided by `text`.
 
 use crate::watch::json::{self, Comma};
-use crate::watch::names::{MFU, Mapping, Role, is_held_out};
-use crate::wire::id;
+use crate::watch::names::{Mapping, Role, is_held_out};
+use crate::wire::id::{self, MFU};
 use regex::{Captures, Regex};
 
 /// Longest line that is looked at, in bytes.

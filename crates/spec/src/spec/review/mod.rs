@@ -112,7 +112,7 @@ subjects! { rate floor warmup batch updates moments decay dropout adapter labels
 pub use passes::{FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, less_often, repeated};
 pub use rate::{LARGE_MODEL, usual as usual_rate};
 pub use sharing::uneven_rows;
-pub use template::{cut_marks, named_marks};
+pub use template::{cut_marks, named_template, other_template};
 pub use updates::FEWEST as FEWEST_UPDATES;
 
 /// All that is to be said, in the order of the subjects.

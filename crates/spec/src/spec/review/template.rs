@@ -10,6 +10,7 @@ use crate::data::source::{Origin, SourceConfig};
 use crate::data::tokenizer::TokenizerConfig;
 use crate::data::{DataConfig, Unit};
 use crate::methods::LossMask;
+use crate::spec::RunSpec;
 
 pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     let spec = subject.spec;
@@ -85,14 +86,31 @@ pub fn cut_marks(data: &DataConfig, cut: &[SplitMarker]) -> Option<Finding> {
     Some(poor("data.template", what, fix, source))
 }
 
+/// A template in place of the one that a start model was trained in.
+pub fn other_template(data: &DataConfig) -> Finding {
+    let named = one_line(&data.template);
+    let what = format!(
+        "the start model's tokenizer has a chat template, and template {named} writes turns otherwise: a chat model has not \
+         learned where its turns begin and end"
+    );
+    let fix = "-s data.template=auto uses its own; for a base model another one is fine";
+    let source = "transformers, chat templates: a model is to be asked in the format that it was trained in";
+    poor("data.template", what, fix.into(), source)
+}
+
 /// The same of a spec whose data are not read: for a template that it names, where the tokenizer is on this disk. A tokenizer
 /// that cannot be read is reported elsewhere.
-pub fn named_marks(data: &DataConfig) -> Option<Finding> {
+pub fn named_template(spec: &RunSpec) -> Option<Finding> {
+    let data = &spec.data;
     let TokenizerConfig::File(file) = &data.tokenizer else {
         return None;
     };
     if data.template == AUTO || !file.path.exists() {
         return None;
     }
-    cut_marks(data, &data.cut_marks().ok()?)
+    let (cut, replaces) = data.template_faults().ok()?;
+    cut_marks(data, &cut).or_else(|| {
+        let bypassed = replaces && spec.train.from.is_some();
+        bypassed.then(|| other_template(data))
+    })
 }

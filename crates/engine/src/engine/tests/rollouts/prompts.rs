@@ -124,3 +124,36 @@ fn completions_that_replace_others_are_counted_in_their_place() {
         assert!((unread - share).abs() < 1e-9, "{step}: {unread} {share}");
     }
 }
+
+/// "0 of 0 samples" end with a supervised token, and the run could not start: its rewards need no answers.
+#[test]
+fn prompts_alone_pass_the_preflight() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("prompts.jsonl");
+    let row = |i: usize| {
+        let letters = "abcdefgh".chars().cycle().skip(i);
+        let prompt: String = letters.take(8 + i % 3).collect();
+        format!("{}\n", serde_json::json!({ "prompt": prompt }))
+    };
+    std::fs::write(&path, (0..64).map(row).collect::<String>()).unwrap();
+    let source = format!("data.sources=[{{path: {}}}]", path.display());
+    let reward = "rewards=[{length: {limit: 2}}]";
+    let words = [&*source, reward, "preflight.enabled=true", "max_steps=1"];
+    let events = run_of(&words).go();
+    let checks: Vec<_> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Checked { finding, .. } => Some(finding.clone()),
+            _ => None,
+        })
+        .collect();
+    let failed = checks.iter().find(|it| it.status == Status::Fail);
+    assert_eq!(failed, None);
+    let of = |id: &str| checks.iter().find(|it| it.id == id).unwrap();
+    for id in ["answers_end", "supervised"] {
+        assert_eq!(of(id).status, Status::NotApplicable, "{:?}", of(id));
+    }
+    let ids = of("token_ids").evidence.to_string();
+    assert!(ids.contains("64 samples"), "{ids}");
+    assert_eq!(finished(&events).0, Outcome::Completed, "{events:?}");
+}
