@@ -8,6 +8,8 @@ use crate::cli::exit::{Exit, Failure};
 use crate::cli::tokenizer::{KINDS, Planned};
 use crate::cli::{Context, eval, export, model_ref};
 use crate::engine::export::{ExportError, PEFT};
+use crate::llama_cpp::check_model;
+use crate::nn::ModelConfig;
 use crate::pipeline::{
     Export, Fault, Pipeline, PipelineError, Places, Train, TrainTokenizer, Work,
 };
@@ -16,6 +18,9 @@ use crate::tasks;
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+
+/// The format of llama.cpp.
+const GGUF: &str = "gguf";
 
 /// What is wrong with stages, all of it.
 #[derive(Default)]
@@ -153,21 +158,25 @@ pub fn learned(config: &TrainTokenizer) -> Result<(), (&'static str, Failure)> {
     Err(("kind", Failure::user_error(what, hint)))
 }
 
-/// Whether the model of an export stage has adapters, where it writes those alone; `adapts` says it of each stage that trains.
+/// Whether an export stage can write the model that it will be given: adapters where it writes those alone, an architecture that
+/// llama.cpp has where it writes GGUF. `adapts` and `models` have what the stages before it train.
 ///
 /// # Errors
-/// It has none.
-pub fn adapter(
+/// It cannot.
+pub fn exports(
     pipeline: &Pipeline,
     at: usize,
     skip: &[String],
     adapts: &HashMap<String, bool>,
+    models: &HashMap<String, (ModelConfig, usize)>,
 ) -> Result<(), Failure> {
     let stage = &pipeline.stages[at];
     let Work::Export(config) = &stage.work else {
         return Ok(());
     };
-    if config.format != PEFT.0 || skip.contains(&stage.name) {
+    let is_gguf = config.format == GGUF;
+    let wants_adapters = config.format == PEFT.0;
+    if !is_gguf && !wants_adapters || skip.contains(&stage.name) {
         return Ok(());
     }
     // Where nobody names it, it is the newest model.
@@ -180,6 +189,16 @@ pub fn adapter(
     let Some(model) = config.model.clone().or_else(newest) else {
         return Ok(());
     };
+    if is_gguf {
+        let made = models.get(&model);
+        let fits = made.map_or(Ok(()), |(config, vocab)| check_model(config, *vocab));
+        return fits.map_err(|error| {
+            Failure::user_error(
+                format!("stage {}: the model of stage {model}: {error}", stage.name),
+                format!("-s {}.format=hf, or another model", stage.name),
+            )
+        });
+    }
     match adapts.get(&model) {
         Some(false) => Err(Failure::user_error(
             format!(

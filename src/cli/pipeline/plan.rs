@@ -112,7 +112,7 @@ pub fn plan(
             Work::Train(train) => planner.stage(at, train),
             // Which model it is may be the fault.
             _ if !faults.is_empty() => continue,
-            _ => check::adapter(pipeline, at, planner.skip, &planner.adapts)
+            _ => check::exports(pipeline, at, planner.skip, &planner.adapts, &planner.models)
                 .map(|()| None)
                 .map_err(anyhow::Error::from),
         };

@@ -26,6 +26,8 @@ impl<F: FnMut(Event) + Send> Emit for F {
 
 /// The rules have a word for so many steps.
 const FIRST_VERDICT: u64 = 20;
+/// Steps between two checks of the rules where no evaluation is due.
+const CHECK_EVERY: u64 = 100;
 
 /// How long a paused engine sleeps before it looks at the stop flag again.
 const PAUSE_TICK: Duration = Duration::from_millis(100);
@@ -45,6 +47,8 @@ pub(super) struct Port<'a> {
     rules: Rules,
     /// From this step on the verdict is asked for again; evaluations ask anyway.
     next_verdict: u64,
+    /// The last step at which the rules were asked.
+    checked: u64,
 }
 
 impl<'a> Port<'a> {
@@ -66,6 +70,7 @@ impl<'a> Port<'a> {
             phase: Phase::Preparing,
             rules: Rules::new(),
             next_verdict: FIRST_VERDICT,
+            checked: 0,
         }
     }
 
@@ -82,8 +87,13 @@ impl<'a> Port<'a> {
             }
             self.diagnose(true);
         }
-        let (evaluated, judge) = match event {
+        let (check, judge) = match event {
             Event::Evaluated { .. } => (true, false),
+            // Whoever watches no screen is to hear of a fault before an evaluation that may be hours away.
+            Event::Stepped { step, .. } if step / CHECK_EVERY > self.checked / CHECK_EVERY => {
+                self.checked = step;
+                (true, false)
+            }
             // Lists of runs tell a verdict before the first evaluation too, and while the run waits.
             Event::Stepped { step, .. } if step >= self.next_verdict => {
                 self.next_verdict = 2 * step;
@@ -93,7 +103,7 @@ impl<'a> Port<'a> {
             _ => (false, false),
         };
         self.emit.emit(event);
-        if evaluated {
+        if check {
             self.diagnose(false);
         }
         if judge && let Some(verdict) = self.rules.new_verdict() {

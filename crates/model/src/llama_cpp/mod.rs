@@ -12,7 +12,7 @@ mod write;
 
 pub use crate::gguf::{PartName, files_by_name, files_of, first_name, first_part, one_per_model};
 pub use read::{GgufModel, SpecialTokens, is_gguf};
-pub use write::{Written, check_head, write};
+pub use write::{Written, check_head, check_model, write};
 
 use crate::base::text::one_line;
 use crate::kernels::errors::error_text;

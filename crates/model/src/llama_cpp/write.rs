@@ -50,6 +50,19 @@ pub fn check_head(config: &ModelConfig) -> Result<(), ModelFileError> {
     }
 }
 
+/// Whether llama.cpp knows a model's architecture, asked before it is trained.
+///
+/// # Errors
+/// It is a reward model, or llama.cpp has no architecture for it.
+pub fn check_model(config: &ModelConfig, vocab_size: usize) -> Result<(), ModelFileError> {
+    check_head(config)?;
+    let shape = config.shape(vocab_size);
+    match arch::of(config, &shape) {
+        Some(_) => Ok(()),
+        None => Err(no_architecture(config, &shape)),
+    }
+}
+
 fn no_architecture(config: &ModelConfig, shape: &ModelShape) -> ModelFileError {
     let every = config.position.rope().and_then(|rope| rope.nope_every);
     let nope = every.map_or_else(String::new, |n| {

@@ -45,7 +45,8 @@ impl Monitor {
     pub fn on_event(&mut self, event: &Event) {
         let read = |values: &Values| -> Values {
             // Throughput depends on what else the machine does: viewers judge it.
-            let needed = |id: &str| is_read(id) && id != metric::TOK_PER_SEC;
+            let of_machine = |id: &str| [metric::TOK_PER_SEC, metric::MFU].contains(&id);
+            let needed = |id: &str| is_read(id) && !of_machine(id);
             let kept = values.iter().filter(|(id, _)| needed(id));
             kept.map(|(id, x)| (id.clone(), *x)).collect()
         };

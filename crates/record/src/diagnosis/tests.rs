@@ -14,6 +14,7 @@ mod forgetting;
 mod frequencies;
 mod gpu;
 mod loss_curve;
+mod measured;
 mod memory_growth;
 mod moving_reference;
 mod noise_limited;

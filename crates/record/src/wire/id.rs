@@ -62,6 +62,8 @@ pub const VAL_MARGINS: &str = "val/rewards/margins";
 pub const KL: &str = "kl";
 
 // Of RL methods.
+/// Of the sampler's log-probabilities from the trainer's.
+pub const LOGP_DIFFERENCE: &str = "sampling/logp_difference";
 /// Share of held-out prompts whose first answer is right.
 pub const PASS_AT_1: &str = "eval/pass@1";
 /// Mean reward of answers to held-out prompts.

@@ -423,7 +423,7 @@ fn note(values: TokenValues, batch: &Batch, readings: &mut Readings) {
     if let Some(sampler) = batch.column(policy::SAMPLER_LOGP) {
         let apart = values.logp.iter().zip(sampler).map(|(a, b)| (a - b).abs());
         readings.add(
-            policy::LOGP_DIFFERENCE,
+            id::LOGP_DIFFERENCE,
             dot(&apart.collect::<Vec<_>>(), &mask),
             n,
         );

@@ -121,7 +121,6 @@ impl Kl {
 
 const CLIP_LOW: &str = "clip_ratio/low_mean";
 const CLIP_HIGH: &str = "clip_ratio/high_mean";
-pub(super) const LOGP_DIFFERENCE: &str = "sampling/logp_difference";
 
 use Direction::{Lower, Neutral};
 use Repeatable::Yes;
@@ -146,7 +145,7 @@ pub const KNOBS: &[Knob] = &[knob(
 
 #[rustfmt::skip]
 pub const READINGS: &[Metric] = &[
-    metric(LOGP_DIFFERENCE, "Sampler against trainer", "nats", Lower, Yes, "mean distance of the sampler's log-probabilities from the trainer's: on fresh answers rounding, and what dropout changes, which the sampler has none of"),
+    metric(id::LOGP_DIFFERENCE, "Sampler against trainer", "nats", Lower, Yes, "mean distance of the sampler's log-probabilities from the trainer's: on fresh answers rounding, and what dropout changes, which the sampler has none of"),
     metric(CLIP_LOW, "Clipped below", "share", Neutral, Yes, "share of tokens, or of answers, whose ratio is below 1 - clip_low with a negative advantage (TRL)"),
     metric(CLIP_HIGH, "Clipped above", "share", Neutral, Yes, "share of tokens, or of answers, whose ratio is above 1 + clip_high with a positive advantage (TRL)"),
     // The last one: without a reference nobody reads it.

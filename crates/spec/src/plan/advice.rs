@@ -4,7 +4,7 @@ use super::quantity::capacity;
 use super::request::{Estimator, Request, ValueSource};
 use super::scaling::{BESIROGLU, TOKENS_PER_PARAM};
 use super::work::Work;
-use super::{MARGIN, Plan, Verdict, general};
+use super::{Facts, MARGIN, Plan, Verdict, general};
 use crate::base::finding::{Evidence, Finding, Status};
 use crate::base::human::{self, few, percent, short};
 use crate::spec::less_often;
@@ -42,12 +42,15 @@ fn memory(plan: &Plan, list: &mut Vec<Finding>) {
     let (p50, p90) = (plan.p50_bytes(), plan.p90_bytes());
     let source = "safety margin: 1.15 × the sum of the parts (1.10 × for this engine)";
     match plan.verdict() {
-        Some(Verdict::TooLarge) => list.push(advice("too_large", Status::Fail, format!(
+        Some(Verdict::TooLarge) => {
+            list.push(advice("too_large", Status::Fail, format!(
                 "needs {} and {} has {}: see the changes that would fit",
                 human::bytes(p50),
                 plan.request.device.name,
                 capacity(limit)
-            ), source)),
+            ), source));
+            cheaper_method(plan.request.method.facts(), list);
+        }
         Some(Verdict::Tight) => list.push(advice("tight", Status::Warn, format!(
                 "probably fits ({} of {}), but a long batch or fragmentation may exhaust it: leave 10 to 15 % free",
                 human::bytes(p50),
@@ -60,6 +63,14 @@ fn memory(plan: &Plan, list: &mut Vec<Finding>) {
             }));
         }
         _ => {}
+    }
+}
+
+/// What is trained in place of a method that does not fit.
+fn cheaper_method(facts: &Facts, list: &mut Vec<Finding>) {
+    if !facts.cheaper.is_empty() {
+        let what = format!("cheaper than {}: {}", facts.title, facts.cheaper);
+        list.push(advice("cheaper", Status::Warn, what, facts.source));
     }
 }
 

@@ -15,6 +15,7 @@ mod empty_answers;
 mod engine;
 mod entropy_collapse;
 mod events;
+mod expert_collapse;
 mod forgetting;
 mod gradient_spike;
 mod idle_gpu;
@@ -22,6 +23,7 @@ mod idle_layer;
 mod initial_loss;
 mod kl_runaway;
 mod leak;
+mod length_bias;
 mod loss_curve;
 mod low_mfu;
 mod lr_too_high;
@@ -38,6 +40,8 @@ mod rescued;
 mod reward_hacking;
 mod same_data;
 mod same_rewards;
+mod sampler_mismatch;
+mod slow_rank;
 mod slower;
 mod sorted_data;
 mod sudden_drop;
@@ -63,8 +67,8 @@ macro_rules! rules {
 pub const RULES: &[Rule] = rules! {
     engine preflight diverged not_learning token_frequencies train_loss initial_loss sudden_drop overfitting forgetting task_drop train_above_val lr_too_high
     lr_too_low gradient_spike odd_batches weight_decay clip_tight leak loss_curve same_data sorted_data dead_layer idle_layer
-    attention_collapse noise_limited preference_start displacement swapped_pairs empty_answers constant_reward reward_hacking
-    same_rewards entropy_collapse answer_length repeated_answers kl_runaway unread_answers big_steps critic rescued data_wait slower idle_gpu low_mfu memory_growth warnings events
+    attention_collapse expert_collapse noise_limited preference_start displacement swapped_pairs length_bias empty_answers constant_reward reward_hacking
+    same_rewards entropy_collapse answer_length repeated_answers kl_runaway unread_answers big_steps sampler_mismatch critic rescued data_wait slower slow_rank idle_gpu low_mfu memory_growth warnings events
 };
 
 /// Rules that only repeat other events of a log: beside an engine they are left to viewers.
@@ -79,6 +83,7 @@ pub(super) fn is_repeater(id: &str) -> bool {
 const READ_IF_THERE: &[&str] = &[
     metric::ACT_RMS,
     metric::EPOCHS,
+    metric::EXPERT_LOAD,
     metric::LOGPS_CHOSEN,
     metric::LR,
     metric::POLICY_LOSS,
