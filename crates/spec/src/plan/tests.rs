@@ -358,6 +358,7 @@ fn advice_warns_of_too_few_tokens_and_too_little_memory() {
     let plan = plan(&request);
     let ids: Vec<&str> = plan.advice.iter().map(|a| a.id.as_str()).collect();
     assert_eq!(ids[0], "too_large");
+    assert!(ids.contains(&"cheaper"), "{ids:?}");
     let few = plan.advice.iter().find(|a| a.id == "few_tokens").unwrap();
     assert!(
         few.evidence.to_string().starts_with(

@@ -15,6 +15,8 @@ pub struct AdapterSource {
     pub base: Option<String>,
     /// The embeddings in its file that are the base's head, too.
     pub(super) tied: Option<String>,
+    /// Its base's class in transformers, where it lies beside the base's config.
+    pub(super) class: Option<&'static str>,
     /// Which of its matrices its base's class in transformers keeps as one.
     pub(super) joins: Joins,
     /// How many tokens its base must be given, which has fewer: it was trained on tables that had grown.
@@ -35,9 +37,10 @@ impl AdapterSource {
         peft.check().map_err(hf::AdapterError::from)?;
         peft.check_values().map_err(hf::AdapterError::from)?;
         // A folder of PEFT's has no config.json, and what PEFT needs.
-        let (mut tied, mut joins) = (None, Joins::default());
+        let (mut tied, mut joins, mut class) = (None, Joins::default(), None);
         if path.join(hf::CONFIG).is_file() {
-            joins = fits_transformers(path, &peft)?;
+            let fits = fits_transformers(path, &peft)?;
+            (class, joins) = (Some(fits.0), fits.1);
             tied = peft.tied_table(path).map_err(hf::AdapterError::from)?;
         }
         let said = peft.base().map(|said| {
@@ -55,6 +58,7 @@ impl AdapterSource {
             base: base.map(String::from).or(said),
             peft,
             tied,
+            class,
             joins,
         })
     }
@@ -69,11 +73,28 @@ impl AdapterSource {
         self.peft.targets(&self.joins)
     }
 
+    /// The base's class, where PEFT takes the feed-forward matrices of its dense blocks and shared experts for those of its experts.
+    pub(super) fn taken_for_experts(&self) -> Option<&'static str> {
+        let of_blocks = ["gate_proj", "up_proj", "down_proj"];
+        let targets = self.targets();
+        let any = targets.iter().any(|name| {
+            let last = name.rsplit('.').next().unwrap_or(name);
+            of_blocks.contains(&last)
+        });
+        let family = |class: &str| class.split("For").next().unwrap_or_default().to_string();
+        self.class
+            .filter(|class| any && TAKEN.contains(&family(class).as_str()))
+    }
+
     /// Whether others find the base by the name that the files give it.
     pub fn base_is_public(&self) -> bool {
         self.base.as_deref().is_some_and(is_public)
     }
 }
+
+/// Models whose `gate_proj`, `up_proj` and `down_proj` PEFT 0.21 turns into parameters of experts, wherever they are
+/// (`peft/utils/transformers_weight_conversion.py`).
+const TAKEN: [&str; 4] = ["DeepseekV2", "DeepseekV3", "Qwen3Moe", "Qwen3Next"];
 
 /// A hub id that is not also a local folder: PEFT looks for a folder first.
 pub(super) fn is_public(base: &str) -> bool {
@@ -95,7 +116,7 @@ fn grown(peft: &Peft) -> Option<usize> {
     (Some(rows) > config.vocab_size).then_some(rows)
 }
 
-fn fits_transformers(path: &Path, peft: &Peft) -> Result<Joins, ExportError> {
+fn fits_transformers(path: &Path, peft: &Peft) -> Result<(&'static str, Joins), ExportError> {
     let wrong = |error: hf::HfError| ExportError::Adapter(error.into());
     let merged = "--format hf exports base and adapter as one model";
     let Some(class) = hf::class_in(path).map_err(wrong)? else {
@@ -105,11 +126,12 @@ fn fits_transformers(path: &Path, peft: &Peft) -> Result<Joins, ExportError> {
             fix: "--format safetensors exports base and adapter as one model, for llmtui".into(),
         });
     };
-    peft.joins(path).map_err(|error| match error {
+    let joins = peft.joins(path).map_err(|error| match error {
         JoinError::Unread(error) => wrong(error),
         JoinError::Impossible(why) => ExportError::Cannot {
             what: format!("{why} ({class})"),
             fix: merged.into(),
         },
-    })
+    });
+    Ok((class, joins?))
 }
