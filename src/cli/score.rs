@@ -124,7 +124,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         false => {
             if let Some(formats) = source.from.formats() {
                 errln!(
-                    "weights in {}, computed as in training, llmtui eval and llmtui chat",
+                    "weights in {}, computed as in llmtui eval and llmtui chat",
                     formats.join(", ")
                 );
             }

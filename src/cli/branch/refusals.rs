@@ -85,7 +85,12 @@ impl Branch {
     /// How to train with such a change: in a new run from the checkpoint's weights, or from the start where no weights fit it.
     fn anew(&self, path: &str, is: &str, from: &CheckpointEntry) -> String {
         let spec = shell_quote(&shown(&self.parent.spec_path()));
-        let set = format!("-s {}", shell_quote(&format!("{path}={is}")));
+        let word = |path: &str, is: &str| format!("-s {}", shell_quote(&format!("{path}={is}")));
+        // Whatever else was asked for stays asked for.
+        let others = self.told.iter().filter(|(told, ..)| told != path);
+        let others = others.map(|(told, _, is)| word(told, &spec_changes::word(is)));
+        let set: Vec<String> = [word(path, is)].into_iter().chain(others).collect();
+        let set = set.join(" ");
         let under = |shape: &&str| path == *shape || path.starts_with(&format!("{shape}."));
         if !WEIGHTS.iter().any(under) {
             let from = shell_quote(&shown(&from.path));

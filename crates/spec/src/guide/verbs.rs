@@ -8,7 +8,7 @@ const VERBS: [(&[&str], &str); 10] = [
     ),
     (
         &["repeat", "repeats", "repeating", "repetition", "loops"],
-        "a repetition penalty or a higher temperature helps: llmtui chat has both, /help lists them",
+        "a repetition penalty or a higher temperature helps: llmtui chat --repetition-penalty 1.1 --temperature 0.8",
     ),
     (
         &["chat", "talk", "ask", "prompt", "generate", "inference"],

@@ -118,7 +118,9 @@ fn why(tried: &[SourceSpans]) -> (String, String) {
             "{long} longer than a row and {lost}; the longest has {} tokens",
             grouped(longest)
         ),
-        format!("a larger model.seq_len: {kept} keeps all of them{other}"),
+        format!(
+            "a larger model.seq_len: {kept} keeps all of them, where the model has as many positions{other}"
+        ),
     )
 }
 

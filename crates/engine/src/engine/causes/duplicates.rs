@@ -67,8 +67,8 @@ fn judge(found: &Repeats, tokens: usize, example: &str) -> Finding {
     if share >= WARN {
         evidence = format!("{evidence}; {example}");
     }
-    let cause = "documents or whole shards are duplicated: the model memorizes them, and an epoch is shorter than it seems";
-    let fix = "llmtui data clean FILE --drop duplicates; look for a shard that is listed twice";
+    let cause = "documents or shards are duplicated, or passages recur in different rows (templates, one answer to many questions): the model memorizes them";
+    let fix = "llmtui data clean FILE --drop duplicates, if `llmtui data inspect FILE` finds any; a shard that is listed twice; more varied rows";
     match share {
         s if s >= FAIL => Finding::fail(evidence, cause, fix),
         s if s >= WARN => Finding::warn(evidence, cause, fix),

@@ -25,6 +25,8 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
+/// The typical value.
+const USUAL: f64 = 0.1;
 /// Share of a weight removed in one step.
 const TAKEN: f64 = 5e-3;
 /// Above this share a weight has forgotten within 100 steps what they wrote: then weights that shrink are evidence enough.
@@ -43,7 +45,8 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     }
     let head = view.state.head.as_ref()?;
     let optimizer = head.spec["optimizer"].as_object()?.values().next()?;
-    let taken = view.lr()? * optimizer["weight_decay"].as_f64()?;
+    let decay = optimizer["weight_decay"].as_f64()?;
+    let taken = view.lr()? * decay;
     if taken < TAKEN {
         return None;
     }
@@ -91,6 +94,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     Some(Finding::warn(
         signals,
         "weight decay removes what is learned",
-        "<weight_decay=0.1>, the typical value",
+        match decay > USUAL {
+            true => "<weight_decay=0.1>, the typical value".into(),
+            // A usual decay takes so much by its rate.
+            false => super::diverged::restart_with_lower_lr(view),
+        },
     ))
 }

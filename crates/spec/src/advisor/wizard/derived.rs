@@ -81,8 +81,10 @@ impl Wizard {
         let facts = self.chosen_data();
         let (data, reward) = described.unwrap_or_else(|| {
             let kind = facts.map_or(DataKind::Text, |f| f.kind);
-            let checkable = facts.is_some_and(|f| f.checkable)
-                && self.answers.goal == Some(choose::Goal::Reasoning);
+            // Prompts alone have answers that a program of one's own verifies.
+            let verified = |f: &DataFacts| f.checkable || f.kind == DataKind::Prompts;
+            let checkable =
+                facts.is_some_and(verified) && self.answers.goal == Some(choose::Goal::Reasoning);
             (
                 kind,
                 if checkable {

@@ -1,6 +1,6 @@
 //! The question about the reward, for methods that train on the model's own completions.
 
-use crate::advisor::choose::MethodId;
+use crate::advisor::choose::{Goal, MethodId};
 use crate::advisor::inspection::{DataFacts, ReferenceKind};
 use crate::advisor::wizard::answers::{Answers, DataAnswer, RewardAnswer};
 use crate::advisor::wizard::question::{Ask, Explanation, Row, note};
@@ -203,6 +203,10 @@ impl Wizard {
             None if !described && self.chosen_data().is_none() => (
                 RewardAnswer::Exact,
                 "a rule cannot be exploited as a model can",
+            ),
+            None if self.answers.goal == Some(Goal::Reasoning) => (
+                RewardAnswer::Command,
+                "the rows have no answers: a program of yours verifies completions",
             ),
             Some(ReferenceKind::Prose) | None => (
                 RewardAnswer::Model,

@@ -113,3 +113,20 @@ fn methods_without_completions_of_their_own_are_not_asked() {
     assert!(wizard.steps().all(|step| step != Step::Reward));
     assert_eq!(wizard.number(Step::Plan), 7);
 }
+
+/// "No method here trains on them" was said of prompts that a program's rewards are enough for.
+#[test]
+fn prompts_without_answers_are_scored_by_a_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut wizard = asked(dir.path(), r#"{"prompt": "Write a line with many e"}"#);
+    assert_eq!(wizard.selected(), row_of(RewardAnswer::Command));
+    wizard.enter();
+    assert!(wizard.error().unwrap().contains("which program?"));
+    wizard.type_in("python3 score.py");
+    until(&mut wizard, Step::Settings);
+    assert!(
+        rewards(&wizard).starts_with("command"),
+        "{}",
+        rewards(&wizard)
+    );
+}
