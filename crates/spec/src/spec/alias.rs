@@ -80,6 +80,8 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("eval_iters", "eval.batches"),
     ("save_steps", "checkpoint.every"),
     ("save_total_limit", "checkpoint.keep_last"),
+    ("load_best_model_at_end", "checkpoint.save_best"),
+    ("save_best", "checkpoint.save_best"),
     ("max_seq_len", "model.seq_len"),
     ("max_seq_length", "model.seq_len"),
     ("sequence_len", "model.seq_len"),
@@ -259,7 +261,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ),
     (
         "save_best_only",
-        "the best checkpoint is always kept, beside the checkpoint.keep_last newest ones",
+        "checkpoint.save_best=true saves each new best; the best saved checkpoint is always kept, beside the checkpoint.keep_last newest ones",
     ),
     (
         "use_lora",

@@ -209,6 +209,10 @@ pub struct CheckpointConfig {
     /// directory start from or use as reward models.
     #[schemars(range(min = 2))]
     pub keep_last: usize,
+    /// Also save at each evaluation that is the best so far, so that weights from before an overfit are not lost. The spec's own
+    /// criterion (`eval.best_by`), early stopping (`eval.patience`) and methods with a criterion of their own do so anyway.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub save_best: bool,
 }
 
 /// Checks before the first step.
@@ -389,6 +393,7 @@ impl Default for CheckpointConfig {
         CheckpointConfig {
             every: Every::Steps(500),
             keep_last: 2,
+            save_best: false,
         }
     }
 }

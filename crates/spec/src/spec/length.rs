@@ -106,11 +106,11 @@ impl RunConfig {
         }
     }
 
-    /// Whether a new best is saved at once: if the spec names a criterion or uses early stopping, or if the method has its own criterion,
-    /// which goes up and down. A steadily falling validation loss would save at each evaluation.
+    /// Whether a new best is saved at once: if the spec says so, names a criterion or uses early stopping, or if the method has its own
+    /// criterion, which goes up and down. A steadily falling validation loss would save at each evaluation.
     pub fn keeps_best(&self) -> bool {
         let said = self.eval.best_by.is_some() || self.eval.patience.is_some();
-        said || !self.method.best().is_the_loss()
+        said || self.checkpoint.save_best || !self.method.best().is_the_loss()
     }
 
     /// Whether an evaluation task measures what decides.

@@ -94,7 +94,7 @@ fn kept(view: &View<'_>, best: u64) -> String {
             )
         }
         Some(step) if is_stale(step) => format!(
-            "the weights of step {} were not saved: train again« with -s eval.patience=3, which saves each new best and stops by itself|, and save each new best»",
+            "the weights of step {} were not saved: train again« with -s checkpoint.save_best=true, which saves each new best|, and save each new best»",
             human::grouped(best)
         ),
         Some(step) => format!(

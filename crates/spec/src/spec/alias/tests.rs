@@ -250,7 +250,7 @@ fn other_names_of_the_llm_lab_manual_have_words_of_their_own() {
             "data.tokenizer={file: {path: FOLDER}}",
         ),
         ("eval_steps=50", "eval_every for the interval, eval_batches"),
-        ("save_best_only=true", "the best checkpoint is always kept"),
+        ("save_best_only=true", "checkpoint.save_best=true"),
         ("output_dir=out", "--runs-dir"),
         // Its place is named by what is missing there.
         ("policy_checkpoint=nowhere", "train.from"),

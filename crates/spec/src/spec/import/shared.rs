@@ -204,10 +204,7 @@ pub(super) const TRAINER: &[Row] = &[
     ),
     row("logging_strategy", To::Needless("set train.log_every")),
     row("logging_dir", To::NoEqual(RUNS_DIR)),
-    row(
-        "load_best_model_at_end",
-        To::Needless("the best checkpoint is always kept"),
-    ),
+    row("load_best_model_at_end", To::Key("checkpoint.save_best")),
     row("metric_for_best_model", To::NoEqual("set eval.best_by")),
     row(
         "greater_is_better",

@@ -30,6 +30,18 @@ pub fn less_often(steps: u64, from_scratch: bool) -> String {
     }
 }
 
+/// Passes over the training data, where their sizes are known. Answers of a policy's own are new each time.
+pub(super) fn passes(subject: &Subject<'_>) -> Option<f64> {
+    let pass = subject.sizes.pass_tokens.filter(|n| *n > 0)?;
+    if subject.spec.method.on_policy().is_some() {
+        return None;
+    }
+    // Steps of a batch ramp read less than later ones do.
+    let train = &subject.spec.train;
+    let micro_step = subject.sizes.step_tokens? as f64 / train.grad_accum_steps as f64;
+    Some(micro_step * train.micro_steps(train.max_steps) as f64 / pass as f64)
+}
+
 /// Passes that are nearly as good as new data.
 pub(super) fn good_passes(subject: &Subject<'_>) -> f64 {
     match subject.learns_preferences() {
@@ -82,17 +94,13 @@ fn most(preferences: bool) -> (f64, &'static str) {
 
 pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     let sizes = subject.sizes;
-    let (Some(step), Some(pass)) = (sizes.step_tokens, sizes.pass_tokens.filter(|n| *n > 0)) else {
+    let (Some(step), Some(pass), Some(passes)) =
+        (sizes.step_tokens, sizes.pass_tokens, passes(subject))
+    else {
         return Vec::new();
     };
-    // Answers of its own are new each time.
-    if subject.spec.method.on_policy().is_some() {
-        return Vec::new();
-    }
-    // Steps of a batch ramp read less than later ones do.
     let train = &subject.spec.train;
     let micro_step = step as f64 / train.grad_accum_steps as f64;
-    let passes = micro_step * train.micro_steps(train.max_steps) as f64 / pass as f64;
     let good = good_passes(subject);
     let (most, source) = most(subject.learns_preferences());
     if passes <= most {

@@ -188,3 +188,24 @@ fn patience_that_a_move_uses_up_is_told_of() {
     let rewarded = ["eval.patience=3", "method.grpo.beta=0.04"];
     assert_eq!(of("grpo-sort", &rewarded), 0);
 }
+
+/// Saved every 500 steps and evaluated every 50, a run kept the weights that had overfitted most.
+#[test]
+fn weights_that_an_overfit_would_lose_are_told_of() {
+    let again = Sizes {
+        pass_tokens: Some(8_192 * 100),
+        ..KNOWN
+    };
+    let words = ["eval.every=50", "checkpoint.every=500", "max_steps=600"];
+    let lost = "its best weights are lost";
+    let found = finds("quickstart", &words, again, lost);
+    assert_eq!(found.changes(), ["checkpoint.save_best=true"]);
+    let silent = |set: &str, sizes: Sizes| {
+        let all: Vec<&str> = words.into_iter().chain([set]).collect();
+        let found = said("quickstart", &all, sizes);
+        !found.iter().any(|f| f.evidence.to_string().contains(lost))
+    };
+    assert!(silent("checkpoint.save_best=true", again));
+    assert!(silent("checkpoint.every=50", again));
+    assert!(silent("seed=1", KNOWN), "new text at every step");
+}
