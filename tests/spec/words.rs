@@ -36,7 +36,8 @@ fn every_alias_works_on_the_command_line_and_in_a_file() {
             "model.qk_norm"
             | "model.parallel_residual"
             | "model.moe.norm_topk"
-            | "train.resize_vocab" => "true",
+            | "train.resize_vocab"
+            | "checkpoint.save_best" => "true",
             "model.dropout" | "adapter.lora.dropout" => "0.5",
             "model.moe.top_k" => "1",
             "model.mla.rope_dim" => "8",

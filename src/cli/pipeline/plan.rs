@@ -1,6 +1,7 @@
 //! A pipeline planned as a whole: every spec is loaded and checked against this machine before the first stage starts.
 
 use super::{Request, check};
+use crate::base::finding::{Finding, Status};
 use crate::cli::exit::Failure;
 use crate::cli::tokenizer;
 use crate::cli::{Context, eval, memory};
@@ -37,6 +38,8 @@ pub struct Planned {
     pub gpus: Option<Gpus>,
     /// Its data lie at the hub: they were not read, and what it takes follows from its steps.
     pub unread: bool,
+    /// What its settings are advised against, and what to set.
+    pub advice: Vec<String>,
 }
 
 /// GPUs as a plan has them.
@@ -329,6 +332,7 @@ impl<'a> Planner<'a> {
                 price: request.device.price_source.map(|price| price.words()),
             }),
             unread: training.unread,
+            advice: plan.advice.iter().filter_map(advice).collect(),
         })
     }
 
@@ -340,6 +344,19 @@ impl<'a> Planner<'a> {
         let there = self.gpus.as_ref().map_or(0, Vec::len);
         start::check_gpu_count(request, there).map_err(|e| of_stage(e.into(), stage))
     }
+}
+
+/// `optimizer.adamw.lr: 1e-2 is high …; -s lr=1e-3`, of what is advised against.
+fn advice(found: &Finding) -> Option<String> {
+    let place = match found.place.is_empty() {
+        true => String::new(),
+        false => format!("{}: ", found.place),
+    };
+    let fix = match found.advice() {
+        fix if fix.is_empty() => fix,
+        fix => format!("; {fix}"),
+    };
+    (found.status == Status::Warn).then(|| format!("{place}{}{fix}", found.evidence))
 }
 
 /// A model that gives scores generates nothing, whatever it is trained to.

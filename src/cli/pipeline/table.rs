@@ -159,6 +159,11 @@ fn notes(pipeline: &Pipeline, planned: &[Planned]) -> String {
             "epochs over data that were not read, so steps and time are unknown: {unknown}; set them with -s STAGE.max_steps=N\n"
         ));
     }
+    for stage in planned {
+        for advice in &stage.advice {
+            notes.push_str(&format!("advice  {}: {advice}\n", stage.stage));
+        }
+    }
     notes
 }
 
@@ -298,6 +303,7 @@ mod tests {
             at_most,
             gpus,
             unread: false,
+            advice: vec!["train: 16 epochs; fewer".into()],
         }
     }
 
@@ -316,6 +322,10 @@ mod tests {
         let text = told(&[stage("base", false, None), stage("rl", true, None)]);
         assert!(text.contains("-       1 MiB   at most 1:00"), "{text}");
         assert!(text.contains(", at most 2:00 of training"), "{text}");
+        assert!(
+            text.contains("advice  rl: train: 16 epochs; fewer\n"),
+            "{text}"
+        );
         let text = told(&[stage("base", false, None)]);
         assert!(text.contains(", about 1:00 of training"), "{text}");
     }

@@ -86,6 +86,7 @@ impl Monitor {
             }
             Event::Started { .. }
             | Event::Evaluated { .. }
+            | Event::Sampled { .. }
             | Event::Adjusted { .. }
             | Event::Skipped { .. }
             | Event::Rescued { .. }

@@ -24,6 +24,7 @@ mod initial_loss;
 mod kl_runaway;
 mod leak;
 mod length_bias;
+mod looping_samples;
 mod loss_curve;
 mod low_mfu;
 mod lr_too_high;
@@ -68,7 +69,7 @@ pub const RULES: &[Rule] = rules! {
     engine preflight diverged not_learning token_frequencies train_loss initial_loss sudden_drop overfitting forgetting task_drop train_above_val lr_too_high
     lr_too_low gradient_spike odd_batches weight_decay clip_tight leak loss_curve same_data sorted_data dead_layer idle_layer
     attention_collapse expert_collapse noise_limited preference_start displacement swapped_pairs length_bias empty_answers constant_reward reward_hacking
-    same_rewards entropy_collapse answer_length repeated_answers kl_runaway unread_answers big_steps sampler_mismatch critic rescued data_wait slower slow_rank idle_gpu low_mfu memory_growth warnings events
+    same_rewards entropy_collapse answer_length repeated_answers looping_samples kl_runaway unread_answers big_steps sampler_mismatch critic rescued data_wait slower slow_rank idle_gpu low_mfu memory_growth warnings events
 };
 
 /// Rules that only repeat other events of a log: beside an engine they are left to viewers.

@@ -156,7 +156,7 @@ pub(super) fn risen<'a>(evaluations: &[&'a Evaluation], patience: usize) -> Opti
 fn rise(view: &View<'_>, evaluations: &[&Evaluation]) -> Option<Vec<Signal>> {
     let Risen { best, last } = risen(evaluations, PATIENCE)?;
     // What is read for the first time cannot be memorized.
-    if view.state.latest(metric::EPOCHS).is_some_and(|n| n < 1.0) {
+    if view.is_first_pass() {
         return None;
     }
     let then = around(view, best.step)?;

@@ -82,3 +82,45 @@ fn a_reward_model_that_knows_lengths_alone_is_named() {
     assert_eq!(judged(0.99, 0.91), None, "more than lengths is learned");
     assert_eq!(judged(0.7, 0.66), None);
 }
+
+/// SFT answered "Fair winds! Fair winds! …" to the limit, and everything was ok.
+#[test]
+fn samples_that_loop_are_named_where_the_start_could_speak() {
+    let sampled = |from: Option<&str>, texts: [&str; 2]| {
+        let mut tape = Tape::new(from, 0).steps(1, 200, |s| 1.5 + noise(s));
+        for (step, text) in [100, 200].into_iter().zip(texts) {
+            tape.add(Event::Sampled {
+                step,
+                prompt: "How do I return a book?".into(),
+                text: text.into(),
+                seconds: 1.0,
+            });
+        }
+        said(&tape, "looping_samples")
+    };
+    let loops = "Fair winds, reader! ".repeat(40);
+    let ends = "Bring it to the desk.";
+    assert!(sampled(Some("base"), [&loops, &loops]).is_some());
+    assert_eq!(sampled(Some("base"), [&loops, ends]), None);
+    assert_eq!(sampled(None, [&loops, &loops]), None);
+}
+
+/// Targets that are not shifted are learned as an identity, which is wrong of all held-out text: 140 steps before the loss is near zero.
+#[test]
+fn targets_that_held_out_text_does_not_have_are_named_in_the_first_epoch() {
+    let run = |epochs: f64, val: f64| {
+        let mut tape = fresh();
+        for step in 1..=150 {
+            let loss = 4.0 * (-(step as f64) / 80.0).exp();
+            let values = [("train/loss", loss), ("entropy", loss), ("epochs", epochs)];
+            tape.step(step, &values);
+        }
+        tape.evaluate(150, val);
+        said(&tape, "leak")
+    };
+    let guessing = (VOCAB as f64).ln();
+    let text = run(0.2, 1.4 * guessing).unwrap();
+    assert!(text.contains("a uniform guess gives"), "{text}");
+    assert_eq!(run(3.0, 1.4 * guessing), None, "it may have overfitted");
+    assert_eq!(run(0.2, 0.5 * guessing), None);
+}
