@@ -160,6 +160,12 @@ fn settings(args: &Args, method: &Method, weights: Vec<f64>) -> Result<Settings,
     settings.normalize = args.normalize.unwrap_or(settings.normalize);
     settings.seed = args.seed.unwrap_or(settings.seed);
     let total: f64 = settings.weights.iter().sum();
+    // Shares of an infinite sum are zero, and so would be the model.
+    let all = settings.weights.iter().map(|w| w.abs()).sum::<f64>();
+    if all > f64::from(f32::MAX) {
+        let what = "the weights are too large to be summed";
+        return Err(Failure::user_error(what, "weights of about 1 are usual"));
+    }
     if method.word == "linear" && settings.normalize && total.abs() < 1e-8 {
         let what = "the weights sum to 0, by which a mean would be divided";
         return Err(Failure::user_error(

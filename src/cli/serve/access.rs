@@ -58,10 +58,14 @@ impl Access {
 
 /// Whether `host` or `host:port` is this machine by its own names, which no other site can have.
 pub fn is_here(authority: &str) -> bool {
-    let host = match authority.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => authority.split(':').next().unwrap_or_default(),
+    let (host, behind) = match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').unwrap_or((rest, "")),
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
     };
+    let is_port = |port: &str| port.parse::<u16>().is_ok();
+    if !behind.is_empty() && !behind.strip_prefix(':').is_some_and(is_port) {
+        return false;
+    }
     let host = host.to_ascii_lowercase();
     let is_loopback = |ip: IpAddr| ip.is_loopback();
     host == "localhost" || host.ends_with(".localhost") || host.parse().is_ok_and(is_loopback)
@@ -113,6 +117,8 @@ mod tests {
             "evil.example:8080",
             "localhost.evil.example",
             "127.0.0.1.evil.example",
+            "localhost:8080.evil.example",
+            "[::1]evil.example",
             "192.168.1.2:80",
             "[::2]",
         ] {

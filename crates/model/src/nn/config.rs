@@ -358,8 +358,11 @@ impl ModelConfig {
         }
     }
 
-    /// Whether the same weights work at another context length: positions are rotations independent of it.
+    /// Whether the same weights work at another context length: there are no positions but distances, or rotations independent of it.
     pub fn keeps_context(&self) -> bool {
+        if let PositionConfig::None(_) | PositionConfig::Alibi(_) = &self.position {
+            return true;
+        }
         self.position
             .rope()
             .is_some_and(|rope| match &rope.scaling {

@@ -332,6 +332,13 @@ impl Peft {
 
     /// PEFT omits such tensors with a warning.
     pub(super) fn untargeted(&self, module: &str) -> HfError {
+        let is_router = [".gate", ".router"].iter().any(|end| module.ends_with(end));
+        if is_router {
+            return self.wrong(format!(
+                "it adapts the router {}, which is not supported: train it without, as by a list of target_modules in place of all-linear",
+                one_line(module)
+            ));
+        }
         self.wrong(format!(
             "target_modules, with exclude_modules and layers_to_transform, does not name {}, which the file has factors of",
             one_line(module)

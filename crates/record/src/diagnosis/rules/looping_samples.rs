@@ -49,7 +49,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     Some(Finding::warn(
         Signal::of(metric::TRAIN_LOSS, least, text).at(newest),
         "answers loop and do not end: the end of an answer is not learned, the model has overfitted, or weights were damaged by a rate too high",
-        "see that answers end with a supervised token (`llmtui preflight`, answers_end) and that the template is the model's own; fewer epochs or a lower learning rate; in chat a repetition penalty",
+        "see that answers end with a supervised token« (`llmtui preflight`, answers_end)|» and that the template is the model's own; fewer epochs or a lower learning rate; in chat a repetition penalty",
     ))
 }
 

@@ -9,7 +9,7 @@ use crate::diagnosis::view::View;
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "sampler_mismatch",
-        title: "sampler and trainer",
+        title: "sampler",
         summary: "On fresh completions the sampler's log-probabilities typically differ from the trainer's by at most 0.02 nats.",
         source: "Yao et al. 2025, Your Efficient RL Framework Secretly Brings You Off-Policy RL Training; the bound is a rule of thumb",
     },

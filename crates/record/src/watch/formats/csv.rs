@@ -247,6 +247,7 @@ impl Source for Table {
                 .columns
                 .iter()
                 .zip(&row)
+                .filter(|(name, _)| !name.is_empty())
                 .filter_map(|(name, cell)| Some((name.clone(), self.number(name, cell)?)))
                 .collect();
             // A row whose step is unreadable would be taken for the next one.

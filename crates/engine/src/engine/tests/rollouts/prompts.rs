@@ -130,12 +130,8 @@ fn completions_that_replace_others_are_counted_in_their_place() {
 fn prompts_alone_pass_the_preflight() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("prompts.jsonl");
-    let row = |i: usize| {
-        let letters = "abcdefgh".chars().cycle().skip(i);
-        let prompt: String = letters.take(8 + i % 3).collect();
-        format!("{}\n", serde_json::json!({ "prompt": prompt }))
-    };
-    std::fs::write(&path, (0..64).map(row).collect::<String>()).unwrap();
+    let row = |i: usize| format!("{}\n", serde_json::json!({"prompt": format!("say {i}")}));
+    std::fs::write(&path, (0..200).map(row).collect::<String>()).unwrap();
     let source = format!("data.sources=[{{path: {}}}]", path.display());
     let reward = "rewards=[{length: {limit: 2}}]";
     let words = [&*source, reward, "preflight.enabled=true", "max_steps=1"];
