@@ -283,6 +283,24 @@ mod tests {
         assert_eq!(meant("llmtui stop mine --lr 1e-3"), None, "takes no -s");
     }
 
+    /// `--output_dir` was answered with `-- --output_dir`, which makes a preset of it.
+    #[test]
+    fn options_of_other_trainers_are_answered_with_the_word_here() {
+        use clap::Parser;
+        let line = "llmtui train sft --output_dir out --learning_rate 1e-4 --report_to=none --per_device_train_batch_size 2 --do_train";
+        let typed: Vec<String> = line.split(' ').map(String::from).collect();
+        let error = super::super::Cli::try_parse_from(&typed).unwrap_err();
+        let command = as_settings(&error, &typed).unwrap();
+        let expected = "llmtui train sft -s lr=1e-4 -s micro_batch_size=2";
+        assert!(command.starts_with(expected), "{command}");
+        assert!(!command.contains("out"), "{command}");
+        let said = elsewhere(&error, &typed);
+        let of = |option: &str| said.iter().find(|(name, _)| name == option).map(|(_, hint)| hint.as_str());
+        assert!(of("--output_dir").unwrap().contains("--runs-dir DIR"), "{said:?}");
+        assert!(of("--report_to").is_some(), "{said:?}");
+        assert_eq!(of("--learning_rate"), None);
+    }
+
     #[test]
     fn words_of_other_tools_lead_to_commands_that_there_are() {
         let own = super::super::Cli::command();

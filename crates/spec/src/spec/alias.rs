@@ -376,7 +376,8 @@ pub fn listed(path: &str, value: &Value) -> Option<(&'static str, &'static str)>
 
 /// The name that this program has for a setting of another tool, if it takes the same values.
 pub fn own_name(key: &str) -> String {
-    let Some(target) = resolve(key).filter(|_| switch(key, true).is_none()) else {
+    let is_own = super::schema::root().at(key).is_some() || switch(key, true).is_some();
+    let Some(target) = resolve(key).filter(|_| !is_own) else {
         return key.into();
     };
     match short_names().find(|(_, of)| *of == target) {

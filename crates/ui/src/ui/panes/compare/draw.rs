@@ -177,7 +177,7 @@ impl ComparePane {
     /// The metric, how it is drawn, and the runs with their letters.
     fn chart_title(&self, figure: &Figure) -> Vec<Word> {
         let scale = if self.logarithmic { ", log" } else { "" };
-        let smoothing = ["", ", smoothed", ", smoothed more"][self.smoothing];
+        let smoothing = ["", ", EMA 0.9", ", EMA 0.98"][self.smoothing];
         let mut words = vec![
             word(figure.title.clone(), Meaning::Title),
             word(format!(" by {}{scale}", self.by.word()), Meaning::Muted),
