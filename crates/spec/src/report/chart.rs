@@ -4,9 +4,8 @@
 use super::sections::Curves;
 use super::shapes::{Anchor, Drawing, Shape};
 use crate::base::human;
-use crate::metrics::id;
-use crate::run::series::Series;
-use crate::run::{RunState, smooth};
+use crate::run::{RunState, Series, smooth};
+use crate::wire::id;
 
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 200.0;
