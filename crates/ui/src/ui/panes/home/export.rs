@@ -34,7 +34,7 @@ pub(super) struct Export {
 impl HomePane {
     /// Asks for a format: of the selected run while Home is on the screen, else of the run that is open.
     pub(super) fn export(&mut self, store: &Store, in_front: bool) -> Vec<Request> {
-        let held = || store.held.as_ref().map(|held| held.path.clone());
+        let held = || store.held.as_ref().and_then(|held| held.path.clone());
         let run = match self.current(store).filter(|_| in_front) {
             Some(HomeRow::Run(path)) => Some(path),
             _ if in_front => None,
