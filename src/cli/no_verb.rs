@@ -295,8 +295,15 @@ mod tests {
         assert!(command.starts_with(expected), "{command}");
         assert!(!command.contains("out"), "{command}");
         let said = elsewhere(&error, &typed);
-        let of = |option: &str| said.iter().find(|(name, _)| name == option).map(|(_, hint)| hint.as_str());
-        assert!(of("--output_dir").unwrap().contains("--runs-dir DIR"), "{said:?}");
+        let of = |option: &str| {
+            said.iter()
+                .find(|(name, _)| name == option)
+                .map(|(_, hint)| hint.as_str())
+        };
+        assert!(
+            of("--output_dir").unwrap().contains("--runs-dir DIR"),
+            "{said:?}"
+        );
         assert!(of("--report_to").is_some(), "{said:?}");
         assert_eq!(of("--learning_rate"), None);
     }

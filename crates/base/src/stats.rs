@@ -31,7 +31,11 @@ impl Ema {
         if !x.is_finite() {
             return x;
         }
-        let past = if gap == 1.0 { self.alpha } else { self.alpha.powf(gap) };
+        let past = if gap == 1.0 {
+            self.alpha
+        } else {
+            self.alpha.powf(gap)
+        };
         self.sum = past * self.sum + (1.0 - self.alpha) * x;
         self.weight = past * self.weight + (1.0 - self.alpha);
         self.sum / self.weight

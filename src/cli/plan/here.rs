@@ -32,7 +32,9 @@ pub fn plan_here(
         precision: None,
         attention: None,
         logits: None,
-        lora_rank: args.lora_rank.or(args.quantize.as_ref().map(|_| QUANTIZED_RANK)),
+        lora_rank: args
+            .lora_rank
+            .or(args.quantize.as_ref().map(|_| QUANTIZED_RANK)),
         ..args.clone()
     };
     let own = match resolved.estimator {

@@ -135,7 +135,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         let mut told = json::to_json(&plan);
         told["speed"] = json::speed_json(&plan, machine.as_ref(), cx);
         told["engine"] = serde_json::to_value(&engine)?;
-        told["here"] = here.as_ref().map_or(serde_json::Value::Null, json::here_json);
+        told["here"] = here
+            .as_ref()
+            .map_or(serde_json::Value::Null, json::here_json);
         format!("{}\n", super::out::json(&told)?)
     } else {
         table::render(&plan, engine.as_ref(), here.as_ref(), &style::Style::of(cx))

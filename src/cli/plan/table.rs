@@ -196,7 +196,10 @@ fn on_this_machine(here: &Plan, style: &Style) -> String {
         }
         _ => String::new(),
     };
-    style.paragraph(&format!("  {:<LABEL$}", "this machine"), &format!("{fit}{pace}"))
+    style.paragraph(
+        &format!("  {:<LABEL$}", "this machine"),
+        &format!("{fit}{pace}"),
+    )
 }
 
 /// Hours for so many tokens.
@@ -228,7 +231,9 @@ fn step_words(plan: &Plan) -> Option<String> {
         RowLengths::Assumed | RowLengths::Read(_) => "up to ",
     };
     let length = human::grouped(r.seq_len);
-    Some(format!("a step of {rows} × {up_to}{length} tokens takes {took}"))
+    Some(format!(
+        "a step of {rows} × {up_to}{length} tokens takes {took}"
+    ))
 }
 
 /// What the engine that drives the ranks holds, largest first.
@@ -579,7 +584,12 @@ mod tests {
             here: false,
         };
         let engine = crate::plan::engines::choose(&request, Some(&gpus));
-        render(&plan(&request), engine.as_ref(), None, &Style { ascii, width })
+        render(
+            &plan(&request),
+            engine.as_ref(),
+            None,
+            &Style { ascii, width },
+        )
     }
 
     /// 0.00 GB of weights beside a gigabyte of CUDA.

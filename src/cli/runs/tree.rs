@@ -27,7 +27,8 @@ fn changes(run: &RunSummary, parent: &RunSummary) -> Vec<Change> {
         return Vec::new();
     };
     let mut found = of_specs(&was, &is);
-    let known = [open(parent), open(run)].map(|run| run.map(|run| Decided::of(&run)).unwrap_or_default());
+    let known =
+        [open(parent), open(run)].map(|run| run.map(|run| Decided::of(&run)).unwrap_or_default());
     for (path, was, is) in &mut found {
         *was = known[0].value(path, was.take());
         *is = known[1].value(path, is.take());
@@ -268,7 +269,11 @@ mod tests {
         assert_eq!(value("train.threads", Some(Value::Null)), "2");
         assert_eq!(value("train.threads", Some(json!(1))), "1");
         assert_eq!(value("eval.patience", None), "none");
-        assert_eq!(value("data.packing", Some(json!("auto"))), "auto", "left to the method");
+        assert_eq!(
+            value("data.packing", Some(json!("auto"))),
+            "auto",
+            "left to the method"
+        );
     }
 
     #[test]

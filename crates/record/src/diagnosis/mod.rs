@@ -51,7 +51,10 @@ pub const VERDICT: &str = crate::run::index::VERDICT;
 impl Diagnosis {
     /// Rewards that are all the same: every advantage is 0, and so is every gradient of them.
     pub fn has_no_signal(&self) -> bool {
-        let rule = self.findings.iter().find(|finding| finding.id == "constant_reward");
+        let rule = self
+            .findings
+            .iter()
+            .find(|finding| finding.id == "constant_reward");
         rule.is_some_and(|finding| finding.status <= Status::Warn)
     }
 

@@ -57,7 +57,9 @@ mod tests {
 
     fn series(points: &[(u64, f64)]) -> Series {
         let mut series = Series::new();
-        points.iter().for_each(|(step, value)| series.push(*step, *value));
+        points
+            .iter()
+            .for_each(|(step, value)| series.push(*step, *value));
         series
     }
 
@@ -92,7 +94,9 @@ mod tests {
     /// A run at step 100 of 10,000 was averaged over the 2 % of all its steps that are 200 of them: twice what it had trained.
     #[test]
     fn steps_that_are_still_to_come_do_not_widen_the_average() {
-        let begun: Vec<(u64, f64)> = (0..=100).map(|step| (step, 4.0 - 0.03 * step as f64)).collect();
+        let begun: Vec<(u64, f64)> = (0..=100)
+            .map(|step| (step, 4.0 - 0.03 * step as f64))
+            .collect();
         let series = series(&begun);
         let range = (0.0, 10_000.0);
         let columns = series.columns(range.0, range.1, 1_000);

@@ -47,8 +47,17 @@ const MANY: u64 = 100;
 
 /// How the line is smoothed; `None` where no series is.
 pub(super) fn legend(state: &RunState, curves: &Curves) -> Option<&'static str> {
-    let many = |id: &str| state.series.get(id).is_some_and(|series| smooths(id, series));
-    curves.series.iter().any(|(_, id)| many(id)).then_some(SMOOTHED)
+    let many = |id: &str| {
+        state
+            .series
+            .get(id)
+            .is_some_and(|series| smooths(id, series))
+    };
+    curves
+        .series
+        .iter()
+        .any(|(_, id)| many(id))
+        .then_some(SMOOTHED)
 }
 
 /// What is set and not measured is drawn as it is.

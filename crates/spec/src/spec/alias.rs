@@ -363,7 +363,17 @@ pub const TARGETS: &str = "adapter.lora.targets";
 pub fn listed(path: &str, value: &Value) -> Option<(&'static str, &'static str)> {
     /// The words of `custom`: those of other tools are names of modules.
     const KINDS: [&str; 11] = [
-        "query", "key", "value", "attention_gate", "output", "mixer_in", "mixer_out", "gate", "up", "down", "experts",
+        "query",
+        "key",
+        "value",
+        "attention_gate",
+        "output",
+        "mixer_in",
+        "mixer_out",
+        "gate",
+        "up",
+        "down",
+        "experts",
     ];
     let words = value.as_array().filter(|_| path == TARGETS)?;
     let words: Option<Vec<&str>> = words.iter().map(Value::as_str).collect();

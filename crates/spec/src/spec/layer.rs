@@ -322,7 +322,11 @@ fn switch(path: &str, node: &Node, value: &Value) -> String {
 /// Values that stand for a member with settings, alone or with settings of their own.
 fn in_our_members(path: &str, node: &Node, value: Value) -> Value {
     // PEFT's word.
-    let all = || value.as_str().is_some_and(|word| word.replace('-', "_") == "all_linear");
+    let all = || {
+        value
+            .as_str()
+            .is_some_and(|word| word.replace('-', "_") == "all_linear")
+    };
     if path == alias::TARGETS && all() {
         return Value::from("all");
     }

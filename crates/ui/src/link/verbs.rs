@@ -95,7 +95,12 @@ impl Launcher {
     ) -> Result<(), LaunchError> {
         let mut command = Command::new(&self.program);
         command.arg("--runs-dir").arg(runs_dir);
-        command.arg("export").arg(run).args(options).arg("--to").arg(to);
+        command
+            .arg("export")
+            .arg(run)
+            .args(options)
+            .arg("--to")
+            .arg(to);
         self.answer(command).map(drop)
     }
 
@@ -222,11 +227,19 @@ mod tests {
         let (_keep, launcher) = program(&format!("echo \"$@\" > {}", out.display()));
         let options = ["--format".to_string(), "gguf".into()];
         let export = |launcher: &Launcher| {
-            launcher.export_run(Path::new("runs/x"), &options, Path::new("out/x"), Path::new("runs"))
+            launcher.export_run(
+                Path::new("runs/x"),
+                &options,
+                Path::new("out/x"),
+                Path::new("runs"),
+            )
         };
         export(&launcher).unwrap();
         let said = std::fs::read_to_string(&out).unwrap();
-        assert_eq!(said, "--runs-dir runs export runs/x --format gguf --to out/x\n");
+        assert_eq!(
+            said,
+            "--runs-dir runs export runs/x --format gguf --to out/x\n"
+        );
         let error = message::written("out/x is not empty", "choose another");
         let (_keep, launcher) = program(&format!("printf %s '{error}' >&2; exit 2"));
         let why = export(&launcher).unwrap_err().to_string();

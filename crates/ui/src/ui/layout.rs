@@ -194,7 +194,10 @@ mod tests {
     #[test]
     fn a_cut_sentence_ends_with_a_whole_word() {
         let text = "checkpoint step-001000 is kept, the best so far";
-        assert_eq!(cut_at_word(text, 40, "…"), "checkpoint step-001000 is kept, the …");
+        assert_eq!(
+            cut_at_word(text, 40, "…"),
+            "checkpoint step-001000 is kept, the …"
+        );
         assert_eq!(cut_at_word(text, 60, "…"), text);
         assert_eq!(cut_at_word("aaaaaaaaaaaaaaaa", 5, "…"), "aaaa…");
         assert!((1..50).all(|width| cut_at_word(text, width, "…").width() <= width));

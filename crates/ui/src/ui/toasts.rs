@@ -331,7 +331,10 @@ fn draw_row(toast: &Toast, frame: &mut Frame, area: Rect, (theme, all): (&Theme,
     let text = match whole.width() > room {
         true => {
             let room = room.saturating_sub(all.width() + 1);
-            format!("{} {all}", cut_at_word(&whole, room, theme.glyphs().ellipsis))
+            format!(
+                "{} {all}",
+                cut_at_word(&whole, room, theme.glyphs().ellipsis)
+            )
         }
         false => whole,
     };

@@ -48,7 +48,10 @@ impl Group {
 /// recommended where it is ranked first. Within a family the ranks stay.
 pub fn in_groups(ranked: Vec<Advice>) -> Vec<(Group, Advice)> {
     let trains = |advice: &Advice| advice.available && advice.verdict != Verdict::Unfit;
-    let best = ranked.iter().find(|advice| trains(advice)).map(|advice| advice.verdict);
+    let best = ranked
+        .iter()
+        .find(|advice| trains(advice))
+        .map(|advice| advice.verdict);
     let mut recommended = 0;
     let group = |(rank, advice): (usize, Advice)| {
         let is_best = trains(&advice) && Some(advice.verdict) == best && recommended < FEW;
@@ -84,10 +87,17 @@ mod tests {
             // The row that Enter takes is the best one, wherever its family stands.
             let taken = list.iter().find(|(_, a)| trains(a));
             assert_eq!(taken.map(|(_, a)| a.title()), first, "{input:?}");
-            assert!(taken.is_none_or(|(group, _)| *group == Group::Recommended), "{input:?}");
-            let recommended = list.iter().filter(|(group, _)| *group == Group::Recommended);
+            assert!(
+                taken.is_none_or(|(group, _)| *group == Group::Recommended),
+                "{input:?}"
+            );
+            let recommended = list
+                .iter()
+                .filter(|(group, _)| *group == Group::Recommended);
             assert!(recommended.count() <= FEW + 1, "{input:?}");
-            let unfit = |(group, advice): &(Group, Advice)| (*group == Group::Unfit) == (advice.verdict == Verdict::Unfit);
+            let unfit = |(group, advice): &(Group, Advice)| {
+                (*group == Group::Unfit) == (advice.verdict == Verdict::Unfit)
+            };
             assert!(list.iter().all(unfit), "{input:?}");
         }
     }

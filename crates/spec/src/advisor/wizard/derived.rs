@@ -125,7 +125,10 @@ impl Wizard {
 
     /// Every method, best first.
     pub fn advice(&self) -> Vec<Advice> {
-        self.grouped_advice().into_iter().map(|(_, advice)| advice).collect()
+        self.grouped_advice()
+            .into_iter()
+            .map(|(_, advice)| advice)
+            .collect()
     }
 
     /// The same with the parts of the list.

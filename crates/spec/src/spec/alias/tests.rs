@@ -279,7 +279,11 @@ fn a_list_of_targets_is_taken_as_peft_takes_it() {
         let spec = lora(word).unwrap_or_else(|e| panic!("{word}: {e}")).spec;
         spec.to_value()["adapter"]["lora"].clone()
     };
-    for name in ["adapter.lora.targets", "lora_target_modules", "target_modules"] {
+    for name in [
+        "adapter.lora.targets",
+        "lora_target_modules",
+        "target_modules",
+    ] {
         let found = adapter(&format!("{name}=[q_proj, v_proj]"));
         assert_eq!(found["targets"], "pattern", "{name}");
         assert_eq!(found["patterns"], json!(["q_proj", "v_proj"]), "{name}");
@@ -287,7 +291,10 @@ fn a_list_of_targets_is_taken_as_peft_takes_it() {
     let found = adapter("target_modules=all-linear");
     assert_eq!(found["targets"], "all");
     let found = adapter("adapter.lora.targets=[query, value]");
-    assert_eq!((&found["targets"], &found["custom"]), (&json!("custom"), &json!(["query", "value"])));
+    assert_eq!(
+        (&found["targets"], &found["custom"]),
+        (&json!("custom"), &json!(["query", "value"]))
+    );
     let said = lora("adapter.lora.targets=[]").unwrap_err().to_string();
     assert!(said.contains("expected one of"), "{said}");
 }

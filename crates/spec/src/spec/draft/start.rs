@@ -24,11 +24,7 @@ pub(super) struct Folders {
 
 impl StartModel {
     /// The one that is named; `known` if it is that one.
-    pub fn of(
-        said: &Value,
-        known: Option<StartModel>,
-        folders: &Folders,
-    ) -> Option<StartModel> {
+    pub fn of(said: &Value, known: Option<StartModel>, folders: &Folders) -> Option<StartModel> {
         let said = said.as_str().filter(|said| !said.is_empty())?;
         if let Some(known) = known.filter(|known| known.said == said) {
             return Some(known);
@@ -59,7 +55,11 @@ impl StartModel {
         if !given || !its {
             return None;
         }
-        Some(self.words.as_ref().map_or(Value::Null, |words| at(words, path)))
+        Some(
+            self.words
+                .as_ref()
+                .map_or(Value::Null, |words| at(words, path)),
+        )
     }
 
     /// For the origin of its values.

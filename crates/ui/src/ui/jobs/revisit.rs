@@ -75,7 +75,9 @@ impl JobContext {
     /// # Errors
     /// What the verb says.
     pub fn export_run(&self, run_dir: &Path, options: &[String], to: &Path) -> Result<(), String> {
-        let exported = self.launcher()?.export_run(run_dir, options, to, &self.runs_dir);
+        let exported = self
+            .launcher()?
+            .export_run(run_dir, options, to, &self.runs_dir);
         exported.map_err(|e| e.to_string())
     }
 

@@ -325,10 +325,17 @@ mod tests {
         let lines = wrap(text, 24, 9, false);
         assert_eq!(
             lines,
-            ["saved as /home/somebody/", "experiments/2026/", "quickstart.yaml"]
+            [
+                "saved as /home/somebody/",
+                "experiments/2026/",
+                "quickstart.yaml"
+            ]
         );
         // One that fits the next line begins there.
-        assert_eq!(wrap("saved as a/b/c.yaml", 12, 9, false), ["saved as", "a/b/c.yaml"]);
+        assert_eq!(
+            wrap("saved as a/b/c.yaml", 12, 9, false),
+            ["saved as", "a/b/c.yaml"]
+        );
         assert_eq!(wrap("aaaaaaaaaa", 4, 9, false), ["aaaa", "aaaa", "aa"]);
     }
 

@@ -20,7 +20,11 @@ impl WizardScreen {
     /// Whether a letter begins a path, whichever row is selected: dropped or taken for a command, it would be lost.
     pub(super) fn awaits_a_path(&self) -> bool {
         let asks = matches!(self.question.step, Step::Data | Step::Start);
-        asks && self.question.rows.iter().any(|row| row.open && row.input.is_some())
+        asks && self
+            .question
+            .rows
+            .iter()
+            .any(|row| row.open && row.input.is_some())
     }
 
     /// The rows that have all words of the filter, in their name, their reason or their heading.

@@ -34,12 +34,7 @@ use std::collections::BTreeSet;
 /// Decay of the moving average as a share of the steps shown; 0 is off. [`navigate`] cycles through them.
 /// Weights of the past, as Weights & Biases counts them.
 const SMOOTHING: [f64; 4] = [0.0, 0.85, 0.95, 0.98];
-const SMOOTHING_WORDS: [&str; 4] = [
-    "not smoothed",
-    "EMA 0.85",
-    "EMA 0.95",
-    "EMA 0.98",
-];
+const SMOOTHING_WORDS: [&str; 4] = ["not smoothed", "EMA 0.85", "EMA 0.95", "EMA 0.98"];
 const USUAL_SMOOTHING: usize = 2;
 
 /// The steps that are shown instead of all.

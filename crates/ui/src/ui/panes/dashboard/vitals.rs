@@ -258,10 +258,16 @@ mod tests {
     /// `✓ clipped 0 %  ✓ logits`, of a run that no reward could change.
     #[test]
     fn without_a_signal_no_value_is_a_good_sign() {
-        let mut signs = vec![sign("clipped", 0.0, Place::Inside), sign("dead", 0.75, Place::Above)];
+        let mut signs = vec![
+            sign("clipped", 0.0, Place::Inside),
+            sign("dead", 0.75, Place::Above),
+        ];
         without_signal(&mut signs);
         let row = drawn(&signs, 80);
-        assert!(row.starts_with(" health  ! no learning signal: advantages  all 0"), "{row}");
+        assert!(
+            row.starts_with(" health  ! no learning signal: advantages  all 0"),
+            "{row}"
+        );
         assert!(row.contains("· clipped") && row.contains("↑ dead"), "{row}");
         assert!(drawn(&signs, 60).contains("all 0"));
     }

@@ -16,11 +16,36 @@ pub(super) const FOLDER: &str = "export-folder";
 
 /// What can be written: the options of the command, the end of the folder's name, the title, and what reads it.
 const FORMATS: [(&[&str], &str, &str, &str); 5] = [
-    (&["--format", "hf"], "hf", "Hugging Face folder", "transformers, vLLM; an adapter is merged into its base"),
-    (&["--format", "hf", "--dtype", "bf16"], "hf-bf16", "Hugging Face folder in bf16", "the same in half the size"),
-    (&["--format", "peft"], "peft", "PEFT adapter", "of a LoRA run: the adapter without its base"),
-    (&["--format", "gguf"], "gguf", "GGUF file", "llama.cpp, Ollama, LM Studio"),
-    (&["--format", "gguf", "--dtype", "q8_0"], "gguf-q8_0", "GGUF file in Q8_0", "the same with 8-bit weights"),
+    (
+        &["--format", "hf"],
+        "hf",
+        "Hugging Face folder",
+        "transformers, vLLM; an adapter is merged into its base",
+    ),
+    (
+        &["--format", "hf", "--dtype", "bf16"],
+        "hf-bf16",
+        "Hugging Face folder in bf16",
+        "the same in half the size",
+    ),
+    (
+        &["--format", "peft"],
+        "peft",
+        "PEFT adapter",
+        "of a LoRA run: the adapter without its base",
+    ),
+    (
+        &["--format", "gguf"],
+        "gguf",
+        "GGUF file",
+        "llama.cpp, Ollama, LM Studio",
+    ),
+    (
+        &["--format", "gguf", "--dtype", "q8_0"],
+        "gguf-q8_0",
+        "GGUF file in Q8_0",
+        "the same with 8-bit weights",
+    ),
 ];
 
 /// A run on its way to a folder.
@@ -69,7 +94,9 @@ impl HomePane {
             let prompt = Prompt::new(topic(FOLDER), "into which folder?", hint);
             export.format = Some(at);
             self.exporting = Some(export);
-            return vec![Request::Open(Box::new(prompt.with(&folder).path().needed()))];
+            return vec![Request::Open(Box::new(
+                prompt.with(&folder).path().needed(),
+            ))];
         }
         let Some(format) = export.format.map(|at| &FORMATS[at]) else {
             return Vec::new();
@@ -94,12 +121,24 @@ pub(super) fn exported(to: &Path, result: &Result<(), String>) -> Request {
 
 fn name_of(run: &Path, store: &Store) -> String {
     let of = |summary: &&RunSummary| summary.path == run;
-    let id = store.runs().iter().find(of).map(|summary| summary.id.clone());
-    let folder = || run.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let id = store
+        .runs()
+        .iter()
+        .find(of)
+        .map(|summary| summary.id.clone());
+    let folder = || {
+        run.file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    };
     let id = id.unwrap_or_else(folder);
     one_line(short_run(&id))
 }
 
 fn topic(about: &'static str) -> Topic {
-    Topic { pane: &ENTRY, about }
+    Topic {
+        pane: &ENTRY,
+        about,
+    }
 }
