@@ -336,7 +336,7 @@ fn draw_row(toast: &Toast, frame: &mut Frame, area: Rect, (theme, all): (&Theme,
                 cut_at_word(&whole, room, theme.glyphs().ellipsis)
             )
         }
-        false => whole,
+        false => whole.into_owned(),
     };
     let width = u16::try_from(text.width() + 4)
         .unwrap_or(u16::MAX)
