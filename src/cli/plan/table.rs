@@ -192,7 +192,8 @@ fn on_this_machine(here: &Plan, style: &Style) -> String {
     };
     let pace = match (step_words(here), time_of(here, 1e6)) {
         (Some(step), Some(million)) => {
-            format!("; {step} on its CPU, 1M tokens {}", hours_words(million))
+            let million = hours_words(million);
+            format!("; on its CPU a step takes {step}, 1M tokens {million}")
         }
         _ => String::new(),
     };
@@ -208,7 +209,7 @@ fn time_of(plan: &Plan, tokens: f64) -> Option<f64> {
     plan.work.hours.map(|hours| hours / all * tokens)
 }
 
-/// `a step of 4 × 2,048 tokens takes 21 s`; nothing where steps differ in their tokens.
+/// `21 s for 4 × 2,048 tokens`; nothing where steps differ in their tokens.
 fn step_words(plan: &Plan) -> Option<String> {
     let r = &plan.request;
     if r.method.rolls_out() || !r.batch_ramp.is_empty() {
@@ -231,9 +232,7 @@ fn step_words(plan: &Plan) -> Option<String> {
         RowLengths::Assumed | RowLengths::Read(_) => "up to ",
     };
     let length = human::grouped(r.seq_len);
-    Some(format!(
-        "a step of {rows} × {up_to}{length} tokens takes {took}"
-    ))
+    Some(format!("{took} for {rows} × {up_to}{length} tokens"))
 }
 
 /// What the engine that drives the ranks holds, largest first.

@@ -380,6 +380,10 @@ impl WizardScreen {
 
     /// What stands below the answers: errors first, then what the answer means, then the text of a file.
     fn note_lines(&self, width: usize, theme: &Theme) -> Vec<Vec<Word>> {
+        if self.filters() && self.visible().is_empty() {
+            let words = "nothing here has these letters in its name or its reason";
+            return vec![vec![word(words, Meaning::Muted)]];
+        }
         let mut lines = self.name_lines(width, theme);
         if self.looking {
             lines.push(vec![word("looking …", Meaning::Muted)]);

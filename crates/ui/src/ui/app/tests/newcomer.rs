@@ -7,7 +7,9 @@ use crate::ui::msg::{PipelineStatus, StageOf};
 
 /// The question of the method after a start model was only described: every method stands there with its reason.
 fn at_the_method(bench: &mut Bench) {
-    bench.wizard().press("down enter down enter down enter enter");
+    bench
+        .wizard()
+        .press("down enter down enter down enter enter");
     let picture = bench.picture(120, 40);
     assert!(picture.contains("How should it learn?"), "{picture}");
 }
@@ -17,13 +19,23 @@ fn methods_stand_under_headings_and_letters_find_one() {
     let mut bench = Bench::new();
     at_the_method(&mut bench);
     let picture = bench.picture(120, 48);
-    let at = |words: &str| picture.find(words).unwrap_or_else(|| panic!("{words}: {picture}"));
-    assert!(at("recommended for these answers") < at("not with these answers"), "{picture}");
+    let at = |words: &str| {
+        picture
+            .find(words)
+            .unwrap_or_else(|| panic!("{words}: {picture}"))
+    };
+    assert!(
+        at("recommended for these answers") < at("not with these answers"),
+        "{picture}"
+    );
     assert!(picture.contains("type to find one"), "{picture}");
     // `q`, `j` and `?` are letters here, and the list follows them.
     let picture = bench.write("grpo").picture(120, 48);
     assert!(picture.contains("grpo  1 of "), "{picture}");
-    assert!(picture.contains("GRPO") && !picture.contains("KTO  "), "{picture}");
+    assert!(
+        picture.contains("GRPO") && !picture.contains("KTO  "),
+        "{picture}"
+    );
     let picture = bench.write("?q").picture(120, 48);
     assert!(picture.contains("grpo?q  0 of "), "{picture}");
     // Nothing is chosen that is not on the screen.
@@ -92,7 +104,10 @@ fn a_pipeline_is_one_run_with_its_stage_and_its_earlier_ones_unfold() {
         let mut bench = staged();
         let picture = bench.picture(width, height);
         assert!(picture.contains("speedrun-rl-zz2z 3/5"), "{picture}");
-        assert!(picture.contains("2 earlier stages of pipeline speedrun"), "{picture}");
+        assert!(
+            picture.contains("2 earlier stages of pipeline speedrun"),
+            "{picture}"
+        );
         assert!(!picture.contains("speedrun-sft-zz1z"), "{picture}");
         let picture = bench.press("down enter").picture(width, height);
         assert!(picture.contains("speedrun-sft-zz1z 2/5"), "{picture}");
@@ -111,23 +126,44 @@ fn a_run_is_exported_from_home() {
     bench.runs().press("x");
     let picture = bench.picture(80, 24);
     assert!(picture.contains("export shakespeare-k3qf"), "{picture}");
-    assert!(picture.contains("PEFT adapter") && picture.contains("GGUF file"), "{picture}");
+    assert!(
+        picture.contains("PEFT adapter") && picture.contains("GGUF file"),
+        "{picture}"
+    );
     bench.write("q8_0").press("enter");
     let picture = bench.picture(80, 24);
-    assert!(picture.contains("exports/shakespeare-k3qf-gguf-q8_0"), "{picture}");
+    assert!(
+        picture.contains("exports/shakespeare-k3qf-gguf-q8_0"),
+        "{picture}"
+    );
     bench.press("enter");
     let to = PathBuf::from("exports/shakespeare-k3qf-gguf-q8_0");
     let wanted = Effect::ExportRun {
         run_dir: "runs/2026-11-21-1040-shakespeare-k3qf".into(),
-        options: ["--format", "gguf", "--dtype", "q8_0"].map(String::from).into(),
+        options: ["--format", "gguf", "--dtype", "q8_0"]
+            .map(String::from)
+            .into(),
         to: to.clone(),
     };
     assert!(bench.effects.contains(&wanted), "{:?}", bench.effects);
-    bench.msg(Msg::RunExported { to: to.clone(), result: Ok(()) });
-    assert!(bench.app.toasts.said()[0].1.contains("exported to exports/"));
+    bench.msg(Msg::RunExported {
+        to: to.clone(),
+        result: Ok(()),
+    });
+    assert!(
+        bench.app.toasts.said()[0]
+            .1
+            .contains("exported to exports/")
+    );
     let why = "x is not empty; try: choose another folder";
-    bench.msg(Msg::RunExported { to, result: Err(why.into()) });
-    assert_eq!(bench.app.toasts.said()[0], (Level::Bad, format!("not exported: {why}")));
+    bench.msg(Msg::RunExported {
+        to,
+        result: Err(why.into()),
+    });
+    assert_eq!(
+        bench.app.toasts.said()[0],
+        (Level::Bad, format!("not exported: {why}"))
+    );
 }
 
 /// A notice ended in the middle of a word, and nothing said where the rest was.
@@ -136,7 +172,10 @@ fn a_long_notice_ends_with_a_word_and_the_key_for_all_of_it() {
     let mut bench = Bench::new();
     bench.live();
     let long = "checkpoint step-001240 kept because it is the best so far, and because a note was written at its step".to_string();
-    bench.event(Event::Noted { step: 1_240, text: long });
+    bench.event(Event::Noted {
+        step: 1_240,
+        text: long,
+    });
     bench.press(":");
     let picture = bench.picture(80, 24);
     let row = picture.lines().next().unwrap();

@@ -19,13 +19,13 @@ const FORMATS: [(&[&str], &str, &str, &str); 5] = [
     (
         &["--format", "hf"],
         "hf",
-        "Hugging Face folder",
+        "HF folder (Hugging Face)",
         "transformers, vLLM; an adapter is merged into its base",
     ),
     (
         &["--format", "hf", "--dtype", "bf16"],
         "hf-bf16",
-        "Hugging Face folder in bf16",
+        "HF folder in bf16",
         "the same in half the size",
     ),
     (
