@@ -1,7 +1,7 @@
 //! A question in plain text: its rows, its notes, and what is said to an answer, no wider than the terminal.
 
 use crate::advisor::wizard::{Question, Step, Wizard};
-use crate::base::text::{one_line, wrap};
+use crate::base::text::{cut_middle, one_line, wrap};
 use std::io::Write;
 
 /// ```text
@@ -11,6 +11,8 @@ use std::io::Write;
 ///     2  follow instructions          …
 /// ```
 pub fn ask(wizard: &Wizard, out: &mut impl Write, columns: usize) -> std::io::Result<()> {
+    /// Columns in front of a value that stands below its row.
+    const INDENT: usize = 10;
     let question = wizard.question();
     // What follows the plan in the workbench is a command here.
     let (number, of) = (wizard.number(question.step), wizard.number(Step::Plan));
@@ -18,15 +20,21 @@ pub fn ask(wizard: &Wizard, out: &mut impl Write, columns: usize) -> std::io::Re
     let width = question.rows.iter().map(|r| r.title.chars().count()).max();
     let width = width.unwrap_or(0).min(44);
     let aside = aside(&question, columns);
+    let mut group = None;
     for (i, row) in question.rows.iter().enumerate() {
         if aside.contains(&i) {
             continue;
+        }
+        if row.group != group {
+            group = row.group;
+            writeln!(out, "  {}", group.unwrap_or_default())?;
         }
         let marked = i == wizard.selected() && question.step != Step::Settings;
         let mark = if marked { "*" } else { " " };
         let value = row.input.as_ref().map(|input| match input.text.as_str() {
             "" => format!("({})", input.placeholder),
-            text => one_line(text),
+            // Broken anywhere by the terminal, a path is hard to read.
+            text => cut_middle(&one_line(text), columns.saturating_sub(INDENT), "…"),
         });
         let words: Vec<String> = value
             .into_iter()
