@@ -115,7 +115,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         text.push_str(&format!("dropped rows, with reasons: {}\n", shown(&list)));
     }
     if kept == 0 && left > 0 {
-        let words = "note: no row is left: name fewer kinds in --drop, or mend the file: llmtui data inspect gives the cause of each finding\n";
+        let words = "note: no row is left: name fewer kinds in --drop, or fix the file: llmtui data inspect gives the cause of each finding\n";
         text.push_str(words);
     }
     for limit in limits {

@@ -280,7 +280,7 @@ fn same_shapes(first: &ModelSource, other: &ModelSource) -> Result<(), MergeErro
                 shown(first.path()),
                 shown(other.path())
             ),
-            "merge models of one vocabulary: tokens that one of them has besides cannot be merged",
+            "merge models of the same architecture and sizes that share one vocabulary",
         )),
     }
 }

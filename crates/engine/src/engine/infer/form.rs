@@ -222,7 +222,7 @@ impl Constraint for Form {
             .compute_mask_or_eos()
             .map_err(|e| explained(&e))?;
         if allowed.is_zero() {
-            return Err(explained(&"no token of the vocabulary goes on in it"));
+            return Err(explained(&"no token can continue this grammar"));
         }
         for (id, logit) in (0..).zip(logits) {
             if !allowed.is_allowed(id) {

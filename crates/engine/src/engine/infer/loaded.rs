@@ -193,7 +193,7 @@ impl LoadedModel {
         let (all, context) = (human::bytes(each * n as u64), self.model.shape().seq_len);
         if n > fit && wanted.is_some_and(|n| n > 1) {
             let what = format!(
-                "{n} answers at once, each with the context of {context} tokens, need {all} for their KV caches, but there are {}: four fifths of the {} that are left",
+                "{n} answers at once, each with the context of {context} tokens, need {all} for their KV caches, but only {} are available (80 % of {} free)",
                 human::bytes(room),
                 human::bytes(memory)
             );

@@ -48,7 +48,7 @@ impl Tool for LlamaFactory {
             None => silent.iter().map(ToString::to_string).collect(),
         };
         let Some(layers) = said(TRAINED_LAYERS).map_or(Some(2), Value::as_i64) else {
-            return Some(Err(format!("{TRAINED_LAYERS} is no whole number")));
+            return Some(Err(format!("{TRAINED_LAYERS} is not a whole number")));
         };
         let freeze = Freeze {
             layers,

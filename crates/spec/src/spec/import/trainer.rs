@@ -222,7 +222,7 @@ impl Reader {
                 format!("{of}, and its rows are {rows}: {choose}"),
             ),
             By::Nothing => (
-                "(nothing says the trainer)".to_string(),
+                "(no trainer named)".to_string(),
                 format!("{of}, and sft is a guess: {choose}"),
             ),
         };

@@ -230,7 +230,7 @@ impl<'a> Ending<'a> {
                 (PipelineStatus::Running, Some(next)) => {
                     format!(", which goes on with {}", one_line(next))
                 }
-                (PipelineStatus::Halted { .. }, _) => ", which stands still".into(),
+                (PipelineStatus::Halted { .. }, _) => ", which is halted".into(),
             };
             let words = format!("  {}{pipeline}", stage.words());
             rows.push(vec![word(words, Meaning::Muted)]);
