@@ -5,6 +5,7 @@ use super::{
     user_error,
 };
 use crate::base::human::grouped;
+use crate::base::near::{nearest, unknown};
 use crate::base::text::{one_line, shown};
 use crate::cli::Context;
 use crate::cli::exit::{Exit, Failure};
@@ -156,7 +157,9 @@ fn kinds(args: &Args) -> anyhow::Result<Vec<&'static str>> {
             .filter(|kind| kind.cleans)
             .ok_or_else(|| {
                 let words: Vec<&str> = KINDS.iter().filter(|k| k.cleans).map(|k| k.id).collect();
-                Failure::user_error(format!("unknown finding `{word}`"), words.join(", "))
+                let near = nearest(&word, words.iter().copied());
+                let (what, hint) = unknown("finding", &word, near, &words);
+                Failure::user_error(what, hint)
             })?;
         let missing = match kind.id {
             "overlap" if args.val.is_none() => "--val FILE",
