@@ -1,6 +1,7 @@
 //! The registries, tested as lists: ids, titles and sources of all members.
 
 use llmtui::base::registry::Entry;
+use llmtui::data::Unit;
 use llmtui::spec::schema::{self, Kind};
 use std::collections::BTreeSet;
 
@@ -32,6 +33,21 @@ fn registries() -> Vec<(&'static str, &'static [Entry])> {
         ("optimizer", llmtui::optim::OptimizerConfig::ENTRIES),
         ("schedule", llmtui::optim::schedule::ScheduleConfig::ENTRIES),
     ]
+}
+
+/// A preference method that diagnosis does not list would be judged by the rules for likelihoods.
+#[test]
+fn diagnosis_lists_every_method_that_learns_which_answer_is_better() {
+    let of_units: BTreeSet<&str> = llmtui::methods::MethodConfig::ENTRIES
+        .iter()
+        .map(|entry| entry.id)
+        .filter(|id| {
+            let method = llmtui::methods::MethodConfig::usual(id).expect(id);
+            let unit = method.needs().unit;
+            matches!(unit, Unit::Pair | Unit::Ranked | Unit::Judged)
+        })
+        .collect();
+    assert_eq!(of_units, BTreeSet::from(llmtui::diagnosis::PREFERENCES));
 }
 
 /// Plain choices with a value in one variant: written like a registry's members, but not extensible.
