@@ -5,6 +5,7 @@ use crate::base::near::{did_you_mean, nearest};
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::base::text::one_line;
 use crate::engine::infer::MAX_PARALLEL;
+use crate::hf::Dtype;
 use crate::nn::KvPrecision;
 use crate::pipeline;
 use crate::spec::{self, Loaded, SpecSources};
@@ -163,6 +164,12 @@ impl std::str::FromStr for Resume {
 pub fn kv_precision() -> impl TypedValueParser<Value = KvPrecision> {
     let read = |word: String| KvPrecision::by_word(&word).ok_or("not a dtype of the KV cache");
     PossibleValuesParser::new(KvPrecision::WORDS).try_map(read)
+}
+
+/// Parses a dtype of written weights.
+pub fn dtype() -> impl TypedValueParser<Value = Dtype> {
+    let words = Dtype::ALL.map(Dtype::word);
+    PossibleValuesParser::new(words).try_map(|word: String| word.parse::<Dtype>())
 }
 
 /// Requests generated concurrently; none: as many as there is memory for, of a few.

@@ -8,7 +8,7 @@ use crate::base::files::{read_plain, read_small, write_atomic};
 use crate::base::text::{one_line, shown};
 use crate::data::tokenizer::{self, Tokenizer};
 use crate::engine::checkpoint::{Fault, Manifest};
-use crate::hf::{self, AdapterError, HfError, Peft, attach_sum};
+use crate::hf::{self, AdapterError, Dtype, HfError, Peft, attach_sum};
 use crate::hub;
 use crate::kernels::errors::error_text;
 use crate::models::{self, ModelSource, SourceError};
@@ -41,8 +41,8 @@ pub struct Order {
     /// Each with its weight. The base's own adapter, and those below it, always come first.
     pub adapters: Vec<(PathBuf, f64)>,
     pub to: PathBuf,
-    /// f32, f16 or bf16.
-    pub dtype: String,
+    /// Of the written weights.
+    pub dtype: Dtype,
     /// Turn quantized weights into floats.
     pub dequantize: bool,
     /// Merge although an adapter was trained on other weights.
@@ -195,7 +195,7 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
     let note = trained_with(&from, &tokenizer);
     let source = Source::new(from, model, tokenizer).merged(origin(order, &base, &done));
     let options = Options {
-        dtype: order.dtype.clone(),
+        dtype: order.dtype.word().into(),
         max_shard_bytes: 5_000_000_000,
     };
     let format = match hf::family_of(source.model.config()) {
@@ -207,8 +207,8 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
     if let Some(last) = written.last_mut() {
         last.notes.extend(note);
     }
-    let rounded = match order.dtype.as_str() {
-        "f32" => None,
+    let rounded = match order.dtype {
+        Dtype::F32 => None,
         _ => Some(rounding(order, source.model, &prompts)?),
     };
     record(order, &base, &done, check.as_ref().ok().copied(), rounded)?;

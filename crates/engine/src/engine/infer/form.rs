@@ -253,7 +253,8 @@ fn short(why: &str) -> String {
         return "it allows too many things in one place, such as an object with thousands of properties: split it".into();
     }
     if why.contains("coerce_one_of") {
-        return "`oneOf` whose parts are not told apart by a constant cannot be followed: `anyOf` can".into();
+        return "`oneOf` whose parts no constant distinguishes cannot be followed: `anyOf` can"
+            .into();
     }
     if why.contains("'referencing' feature") {
         return "`$ref` to another document: put what it leads to under `$defs`".into();
