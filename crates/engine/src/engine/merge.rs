@@ -178,7 +178,7 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
     // Merged already is said before weights are read.
     reject_duplicates(order, &digests(&named)?)?;
     let mut model = root.load_base()?;
-    let prompts = prompts(order, &from, &model)?;
+    let (prompts, unread) = prompts(order, &from, &model)?;
     let mut done: Stage = Vec::new();
     let mut check = None;
     let own = own.iter().map(|path| Ok(vec![(Peft::find(path)?, 1.0)]));
@@ -206,6 +206,7 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
     let mut written = export::export(&source, export::format(format)?, &options, &order.to)?;
     if let Some(last) = written.last_mut() {
         last.notes.extend(note);
+        last.notes.extend(unread);
     }
     let rounded = match order.dtype {
         Dtype::F32 => None,
@@ -513,8 +514,12 @@ fn same_base(order: &Order, adapters: &[(Peft, f64)], model: &Model) -> Result<(
     Ok(())
 }
 
-/// The tokens of each prompt.
-fn prompts(order: &Order, from: &ModelSource, model: &Model) -> Result<Vec<Vec<u32>>, MergeError> {
+/// The tokens of each prompt, and a note where no tokenizer makes them.
+fn prompts(
+    order: &Order,
+    from: &ModelSource,
+    model: &Model,
+) -> Result<(Vec<Vec<u32>>, Option<String>), MergeError> {
     let (vocab_size, most) = (
         model.shape().vocab_size,
         MAX_TOKENS.min(model.shape().seq_len),
@@ -524,10 +529,15 @@ fn prompts(order: &Order, from: &ModelSource, model: &Model) -> Result<Vec<Vec<u
         ids.truncate(most);
         ids
     };
-    let tokenizer = tokenizer::load(from.tokenizer_path(), &Child::of_this_program()).ok();
-    let Some(tokenizer) = tokenizer else {
+    let tokenizer = match tokenizer::load(from.tokenizer_path(), &Child::of_this_program()) {
+        Ok(tokenizer) => tokenizer,
         // Weights do not need a tokenizer to be asked.
-        return Ok(vec![cut((0..64).collect())]);
+        Err(error) => {
+            let note = format!(
+                "the tokenizer cannot be loaded ({error}): logits were compared on the token ids 0 to 63, not on prompts"
+            );
+            return Ok((vec![cut((0..64).collect())], Some(one_line(&note))));
+        }
     };
     let texts: Vec<&str> = match order.prompts.is_empty() {
         true => PROMPTS.to_vec(),
@@ -544,8 +554,8 @@ fn prompts(order: &Order, from: &ModelSource, model: &Model) -> Result<Vec<Vec<u
     }
     all.retain(|ids| !ids.is_empty());
     match all.is_empty() {
-        true => Ok(vec![cut((0..64).collect())]),
-        false => Ok(all),
+        true => Ok((vec![cut((0..64).collect())], None)),
+        false => Ok((all, None)),
     }
 }
 
