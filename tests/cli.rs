@@ -210,11 +210,7 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
     ),
     (&["completions", "basic"], 2, &["invalid value 'basic'"]),
     (&["chat", "x", "--top-p", "2"], 2, &["at most 1"]),
-    (
-        &["chat", "x", "--kv-cache", "f16"],
-        2,
-        &["auto, f32 or bf16"],
-    ),
+    (&["chat", "x", "--kv-cache", "f16"], 2, &["auto, f32, bf16"]),
     (
         &["presets", "show", "quikstart"],
         2,
@@ -288,7 +284,7 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
         &["this is a config of axolotl", "llmtui import axolotl.yml"],
     ),
     // No folder of a similar name: `runz` would be two letters away.
-    (&["presets", "show", "runz"], 2, &["presets: "]),
+    (&["presets", "show", "runz"], 2, &["known: "]),
     (
         &["eval", "chats.jsonl", "--tasks", ","],
         2,
@@ -310,7 +306,7 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
     (
         &["--theme", "nope", "presets", "list"],
         2,
-        &["unknown theme nope"],
+        &["unknown theme `nope`"],
     ),
     (&["--hardware", "nope.json", "runs"], 2, &["nope.json"]),
 ];

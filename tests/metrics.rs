@@ -167,7 +167,7 @@ fn a_run_is_handed_to_other_programs_while_it_is_live_and_at_its_end() {
         (&["--to", "-", "--format", "tfevents"], &["binary"]),
         (
             &["--to", "a", "--format", "xml"],
-            &["xml is not known", "trainer_state"],
+            &["unknown --format `xml`", "trainer_state"],
         ),
         (&["-f"], &["--follow writes", "--tensorboard"]),
         (

@@ -1,6 +1,7 @@
 //! The registries, tested as lists: ids, titles and sources of all members.
 
 use llmtui::base::registry::Entry;
+use llmtui::data::Unit;
 use llmtui::spec::schema::{self, Kind};
 use std::collections::BTreeSet;
 
@@ -32,6 +33,72 @@ fn registries() -> Vec<(&'static str, &'static [Entry])> {
         ("optimizer", llmtui::optim::OptimizerConfig::ENTRIES),
         ("schedule", llmtui::optim::schedule::ScheduleConfig::ENTRIES),
     ]
+}
+
+/// README counts parts in words; a count that is not updated with its list is a false statement.
+#[test]
+fn the_counts_of_the_readme_are_those_of_the_registries() {
+    let readme = include_str!("../README.md");
+    let readme = readme.split_whitespace().collect::<Vec<_>>().join(" ");
+    let readme = readme.to_lowercase();
+    let words = [
+        "zero",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+        "thirteen",
+        "fourteen",
+        "fifteen",
+        "sixteen",
+        "seventeen",
+        "eighteen",
+    ];
+    let len = |path: &str| {
+        let found = registries().into_iter().find(|(of, _)| *of == path);
+        found.expect(path).1.len()
+    };
+    let counts = [
+        (len("model.position"), "position encodings"),
+        (len("model.position.rope.scaling"), "rope scalings"),
+        (len("model.mlp"), "feed-forward variants"),
+        (len("schedule"), "schedules"),
+        (llmtui::engine::preflight::CHECKS.len(), "preflight checks"),
+        (llmtui::data::formats::FormatId::ALL.len(), "row formats"),
+        // And `plain`, which belongs to no model.
+        (llmtui::data::chat::BUILTIN.len() + 1, "chat templates"),
+        (llmtui::hf::FAMILIES.len(), "hugging face families"),
+    ];
+    for (count, what) in counts {
+        let word = words
+            .get(count)
+            .map_or(count.to_string(), |word| word.to_string());
+        let text = format!("{word} {what}");
+        assert!(readme.contains(&text), "README.md: it is `{text}`");
+    }
+}
+
+/// A preference method that diagnosis does not list would be judged by the rules for likelihoods.
+#[test]
+fn diagnosis_lists_every_method_that_learns_which_answer_is_better() {
+    let of_units: BTreeSet<&str> = llmtui::methods::MethodConfig::ENTRIES
+        .iter()
+        .map(|entry| entry.id)
+        .filter(|id| {
+            let method = llmtui::methods::MethodConfig::usual(id).expect(id);
+            let unit = method.needs().unit;
+            matches!(unit, Unit::Pair | Unit::Ranked | Unit::Judged)
+        })
+        .collect();
+    assert_eq!(of_units, BTreeSet::from(llmtui::diagnosis::PREFERENCES));
 }
 
 /// Plain choices with a value in one variant: written like a registry's members, but not extensible.

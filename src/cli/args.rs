@@ -5,9 +5,11 @@ use crate::base::near::{did_you_mean, nearest};
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::base::text::one_line;
 use crate::engine::infer::MAX_PARALLEL;
+use crate::hf::Dtype;
 use crate::nn::KvPrecision;
 use crate::pipeline;
 use crate::spec::{self, Loaded, SpecSources};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::path::PathBuf;
 
 /// Which spec to load: a preset's name or a file, plus overrides.
@@ -111,7 +113,7 @@ pub struct SamplingArgs {
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub stop: Vec<String>,
     /// When the context is full: stop, or roll (drop the oldest tokens). Default: conversations drop their oldest turns, base models roll
-    #[arg(long, value_name = "WORD", value_parser = ["stop", "roll"])]
+    #[arg(long, value_name = "MODE", value_parser = ["stop", "roll"])]
     pub context: Option<String>,
 }
 
@@ -158,18 +160,19 @@ impl std::str::FromStr for Resume {
     }
 }
 
-/// Parses a number format of the KV cache.
-pub fn kv_precision(word: &str) -> Result<KvPrecision, String> {
-    let unknown = || {
-        format!(
-            "the number formats of the KV cache are {}",
-            KvPrecision::WORDS
-        )
-    };
-    KvPrecision::by_word(word).ok_or_else(unknown)
+/// Parses a dtype of the KV cache.
+pub fn kv_precision() -> impl TypedValueParser<Value = KvPrecision> {
+    let read = |word: String| KvPrecision::by_word(&word).ok_or("not a dtype of the KV cache");
+    PossibleValuesParser::new(KvPrecision::WORDS).try_map(read)
 }
 
-/// Answers that are written at once; none: as many as there is memory for, of a few.
+/// Parses a dtype of written weights.
+pub fn dtype() -> impl TypedValueParser<Value = Dtype> {
+    let words = Dtype::ALL.map(Dtype::word);
+    PossibleValuesParser::new(words).try_map(|word: String| word.parse::<Dtype>())
+}
+
+/// Requests generated concurrently; none: as many as there is memory for, of a few.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parallel(pub Option<usize>);
 
@@ -182,7 +185,7 @@ impl std::fmt::Display for Parallel {
     }
 }
 
-/// Parses a number of answers that are written at once.
+/// Parses a number of slots.
 pub fn parallel(word: &str) -> Result<Parallel, String> {
     if word == "auto" {
         return Ok(Parallel(None));

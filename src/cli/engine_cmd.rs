@@ -43,10 +43,10 @@ pub struct Args {
     /// An adapter on that model; may be repeated
     #[arg(long = "adapter", value_name = "DIR", requires = "infer")]
     pub adapters: Vec<PathBuf>,
-    /// Number format of that model's KV cache: auto, f32 or bf16
-    #[arg(long, value_name = "WORD", requires = "infer", value_parser = super::args::kv_precision)]
+    /// Dtype of that model's KV cache
+    #[arg(long, value_name = "DTYPE", requires = "infer", value_parser = super::args::kv_precision())]
     pub kv_cache: Option<KvPrecision>,
-    /// Answers that it writes at once: N, or auto. Default: 1
+    /// Requests generated concurrently (slots): N, or auto. Default: 1
     #[arg(long, value_name = "N", requires = "infer", value_parser = super::args::parallel)]
     pub parallel: Option<Parallel>,
     /// Drive the stages of this pipeline's folder

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// Time that machines have to answer without a terminal.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// News of machines that wait to be read; a connection waits with the next.
+const QUEUED: usize = 64;
 
 /// Watch the runs of several machines in one list
 ///
@@ -117,7 +119,7 @@ fn hosts(args: &Args, cx: &Context) -> anyhow::Result<Vec<Host>> {
 /// What there is now: each machine until it has listed all its runs or cannot be asked.
 fn ask(hosts: Vec<Host>, cx: &Context) -> anyhow::Result<Fleet> {
     let own = std::env::current_exe()?;
-    let (sender, heard) = mpsc::channel();
+    let (sender, heard) = mpsc::sync_channel(QUEUED);
     let mut connections = Vec::new();
     for (at, host) in hosts.iter().enumerate() {
         let connection = HostConnection::new(

@@ -75,12 +75,12 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         );
         return Err(Failure::user_error(what, "drop --method, or change the file").into());
     }
-    let mut told = report(&imported);
+    let mut text = report(&imported);
     if let Some(doubt) = &imported.doubt {
-        told.push_str(&format!("\nnote: {}\n", one_line(doubt)));
+        text.push_str(&format!("\nnote: {}\n", one_line(doubt)));
     }
     if let Some(words) = of_template(&imported.draft, cx) {
-        told.push_str(&format!("\n{}\n", one_line(&words)));
+        text.push_str(&format!("\n{}\n", one_line(&words)));
     }
     let heading = format!("Imported from {} ({}).", file, imported.dialect.id());
     let yaml = imported.draft.to_yaml(&[heading]);
@@ -90,14 +90,14 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
                 .map_err(|error| Failure::unsaved(&error, "--to FILE"))?;
             crate::ui::remember_spec(&cx.env, path);
             outln!(
-                "{told}\nsaved as {}\nllmtui train {}",
+                "{text}\nsaved as {}\nllmtui train {}",
                 shown(path),
                 shown(path)
             )?;
         }
         // Standard output is the spec alone: `llmtui import FILE > spec.yaml`.
         None => {
-            hint(format_args!("{told}\n"));
+            hint(format_args!("{text}\n"));
             std::io::stdout().lock().write_all(yaml.as_bytes())?;
         }
     }

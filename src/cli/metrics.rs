@@ -122,7 +122,12 @@ impl<'a> Source<'a> {
             Source::Run { run, tail } => {
                 let failed = |e| run_ref::no_log(run, &e);
                 if tail.is_none() {
-                    *tail = Tail::open(&run.events_path()).ok();
+                    *tail = match Tail::open(&run.events_path()) {
+                        Ok(tail) => Some(tail),
+                        // Its engine has just begun.
+                        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+                        Err(e) => return Err(failed(e)),
+                    };
                 }
                 let Some(tail) = tail else { return Ok(()) };
                 while let Some(envelope) = tail.next_event().map_err(failed)? {

@@ -30,7 +30,7 @@ pub struct Args {
     /// A checkpoint folder, a run (its best checkpoint), a Hugging Face model folder, a GGUF file or a hub id
     #[arg(value_name = "MODEL")]
     pub model: String,
-    /// Number format of the matrices
+    /// Quantization type of the matrices
     #[arg(long, value_name = "TYPE", value_parser = kind)]
     pub dtype: Kind,
     /// The GGUF file to write; must not exist

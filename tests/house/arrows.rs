@@ -3,7 +3,7 @@
 use crate::sources::{CRATES, room, sources};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Room → rooms that it may import. `base` is free to all; a room may always import itself. ARCHITECTURE.md draws this table.
+/// Room → rooms that it may import. `base` is free to all; a room may always import itself.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("embed", &[]),

@@ -102,3 +102,27 @@ fn the_table_of_crates_lists_every_room_with_its_crate() {
         );
     }
 }
+
+/// A path of the repository that a page names and that has moved is worse than none.
+#[test]
+fn paths_named_in_the_pages_for_developers_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (mut found, mut faults) = (0, Vec::new());
+    for page in ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"] {
+        let text = fs::read_to_string(root.join(page)).unwrap();
+        let quoted = text.split('`').skip(1).step_by(2);
+        let tops = ["crates/", "src/cli/", "tests/", "assets/", "docs/", "fuzz/"];
+        for path in quoted.filter(|word| tops.iter().any(|top| word.starts_with(top))) {
+            // A form of paths (`methods/foo.rs`, `step-*`), or a command.
+            if path.contains("foo") || path.contains(['*', ' ', '<', '{']) {
+                continue;
+            }
+            found += 1;
+            if !root.join(path).exists() {
+                faults.push(format!("{page}: {path} does not exist"));
+            }
+        }
+    }
+    assert!(found > 40, "{found} paths: the reader reads nothing");
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}

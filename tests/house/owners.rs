@@ -77,6 +77,61 @@ fn heavy_crates_have_one_owner() {
 }
 
 #[test]
+fn the_table_of_heavy_crates_is_that_of_this_test() {
+    let page = include_str!("../../ARCHITECTURE.md");
+    let (_, table) = page
+        .split_once("| crate | may be named in |\n|---|---|\n")
+        .unwrap();
+    let rows = table.lines().take_while(|line| line.starts_with('|'));
+    let mut drawn = Vec::new();
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let crates: Vec<&str> = cells[0].split(", ").collect();
+        let rooms: Vec<&str> = cells[1].split('`').skip(1).step_by(2).collect();
+        drawn.push((crates, rooms));
+    }
+    let shown = |heavy: &str| match heavy {
+        "candle_core" | "candle_nn" => "candle".to_string(),
+        "serde_yaml" => "YAML".to_string(),
+        "nvml_wrapper" => "nvml".to_string(),
+        other => other.to_string(),
+    };
+    let mut faults = Vec::new();
+    for (crates, rooms) in &drawn {
+        let of_row = OWNERS
+            .iter()
+            .filter(|(heavy, _)| crates.contains(&shown(heavy).as_str()));
+        let mut owners: Vec<&str> = of_row
+            .flat_map(|(_, owners)| owners.iter())
+            .map(|owner| match *owner {
+                "main.rs" => owner,
+                owner => owner.trim_end_matches('/').trim_end_matches(".rs"),
+            })
+            .collect();
+        owners.sort_unstable();
+        owners.dedup();
+        let mut rooms = rooms.clone();
+        rooms.sort_unstable();
+        if owners != rooms {
+            faults.push(format!(
+                "{crates:?}: ARCHITECTURE.md has {rooms:?}, OWNERS {owners:?}"
+            ));
+        }
+    }
+    let missing = OWNERS.iter().map(|(heavy, _)| shown(heavy));
+    faults.extend(
+        missing
+            .filter(|heavy| {
+                !drawn
+                    .iter()
+                    .any(|(crates, _)| crates.contains(&heavy.as_str()))
+            })
+            .map(|heavy| format!("{heavy} is not in the table of ARCHITECTURE.md")),
+    );
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+#[test]
 fn crate_names_match_as_whole_words() {
     assert!(names_crate("use tokio::sync;", "tokio") && !names_crate("my_tokio::x", "tokio"));
 }

@@ -77,7 +77,7 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
     ("activation_checkpointing: ful", &["did you mean full?"]),
     (
         "activation_checkpointing: all",
-        &["`all` is unknown here", "one of: none, every_n, full"],
+        &["unknown value `all`", "one of: none, every_n, full"],
     ),
     (
         "activation_checkpointing: {every_n: 0}",
@@ -218,7 +218,7 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
     ),
     (
         "tokenizer: tok",
-        &["`tok` is unknown here", "data.tokenizer.file.path=tok"],
+        &["unknown value `tok`", "data.tokenizer.file.path=tok"],
     ),
     (
         "tokenizer: ../my-tok",
@@ -421,7 +421,7 @@ fn an_unknown_preset_or_file_is_named_with_similar_ones() {
         ("mx.yaml", "did you mean my.yaml?"),
         ("my", "did you mean my.yaml?"),
         ("other.toml", "specs are YAML"),
-        ("zzzzzzzzz", "presets: "),
+        ("zzzzzzzzz", "known: "),
         ("./", "is a folder"),
         ("", "the name of the spec is empty"),
     ] {

@@ -49,7 +49,7 @@ fn a_growing_log_is_followed_and_a_rewritten_one_starts_over() {
     events.extend(drain(&mut log));
     let state = RunState::from_events(&events);
     assert_eq!(points(&state, "train/loss"), [(1, 4.99)]);
-    let note = |state: &RunState| state.marks.iter().any(|m| m.text.contains("written anew"));
+    let note = |state: &RunState| state.marks.iter().any(|m| m.text.contains("overwritten"));
     assert!(note(&state), "{:?}", state.marks);
 }
 

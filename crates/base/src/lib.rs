@@ -1,5 +1,6 @@
 //! The lowest layer: shared by every room, depending on none. Nothing here is about runs, models or UI.
 
+pub mod base64;
 pub mod checksum;
 pub mod child;
 pub mod clock;

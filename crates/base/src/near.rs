@@ -1,6 +1,7 @@
 //! "Did you mean": the known word that a misspelt one most likely stands for, ignoring case. Words of our own lists are compared
 //! by edits (optimal string alignment), names given by others by how they begin and what they contain.
 
+use crate::text::one_line;
 use std::fmt::Display;
 
 /// The question whether this was meant, as errors end with.
@@ -8,15 +9,29 @@ pub fn did_you_mean(near: impl Display) -> String {
     format!("did you mean {near}?")
 }
 
-/// The candidate most similar to `word`, if similar enough to be a typo: one slip in words of up to three letters, two in those
-/// of up to five, three in longer ones.
-pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = match word.chars().count() {
+/// The error about a value that is not in a list, and its fix: the one that was probably meant, then all.
+pub fn unknown(what: &str, word: &str, near: Option<&str>, known: &[&str]) -> (String, String) {
+    let known = known.join(", ");
+    let fix = match near {
+        Some(near) => format!("{} Known: {known}", did_you_mean(near)),
+        None => format!("known: {known}"),
+    };
+    (format!("unknown {what} `{}`", one_line(word)), fix)
+}
+
+/// Edits by which a word may differ from what it was meant to be.
+fn slips(word: &str) -> usize {
+    match word.chars().count() {
         0..=3 => 1,
         4..=5 => 2,
         _ => 3,
-    };
-    within(limit, word, candidates)
+    }
+}
+
+/// The candidate most similar to `word`, if similar enough to be a typo: one slip in words of up to three letters, two in those
+/// of up to five, three in longer ones.
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    within(slips(word), word, candidates)
 }
 
 /// [`nearest`] among many dotted paths, where accidental similarity is likely: one edit per three letters of the last segment.
@@ -65,20 +80,23 @@ pub fn alike<'a>(
         .map(|(_, name)| name)
 }
 
-/// The `n` items whose keys are most similar to `word`, at any distance: first those that contain it or are contained in it.
+/// The `n` items whose keys are most similar to `word`: those that contain it or are contained in it (from three letters on), then
+/// those that it may be a typo of.
 pub fn closest<T: Ord>(
     n: usize,
     word: &str,
     keyed: impl IntoIterator<Item = (String, T)>,
 ) -> Vec<T> {
     let word = word.to_lowercase();
-    let distance = |key: &str| match key.contains(&word) || word.contains(key) {
+    let inside = |long: &str, short: &str| short.chars().count() >= 3 && long.contains(short);
+    let distance = |key: &str| match inside(key, &word) || inside(&word, key) {
         true => 0,
         false => strsim::osa_distance(&word, key),
     };
     let scored = keyed
         .into_iter()
-        .map(|(key, thing)| (distance(&key), thing));
+        .map(|(key, thing)| (distance(&key), thing))
+        .filter(|(distance, _)| *distance <= slips(&word));
     let mut scored: Vec<(usize, T)> = scored.collect();
     scored.sort();
     scored.into_iter().take(n).map(|(_, thing)| thing).collect()
@@ -99,7 +117,23 @@ mod tests {
     #[test]
     fn closest_matches_come_first() {
         let keyed = ["llama-7b", "gpt2", "gpt2-xl"].map(|name| (name.to_string(), name));
-        assert_eq!(closest(2, "GPT2", keyed), ["gpt2", "gpt2-xl"]);
+        assert_eq!(closest(2, "GPT2", keyed.clone()), ["gpt2", "gpt2-xl"]);
+        assert_eq!(closest(2, "lama-7b", keyed.clone()), ["llama-7b"]);
+        assert!(closest(2, "nosuch", keyed).is_empty());
+    }
+
+    #[test]
+    fn an_unknown_word_is_named_with_the_known_ones() {
+        let known = ["adamw", "soap"];
+        let near = nearest("sopa", known);
+        let (what, fix) = unknown("optimizer", "sopa", near, &known);
+        assert_eq!(what, "unknown optimizer `sopa`");
+        assert_eq!(fix, "did you mean soap? Known: adamw, soap");
+        let (what, fix) = unknown("optimizer", "a\nb", None, &known);
+        assert_eq!(
+            (what.lines().count(), fix.as_str()),
+            (1, "known: adamw, soap")
+        );
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub fn is_destination(word: &str) -> Result<(), String> {
     let odd = |c: char| c.is_whitespace() || c.is_control();
     match word.is_empty() || word.starts_with('-') || word.contains(odd) {
         true => Err(format!(
-            "{word:?} is no destination; write HOST or USER@HOST, options belong in ~/.ssh/config"
+            "{word:?} is not a valid host; write HOST or USER@HOST, options belong in ~/.ssh/config"
         )),
         false => Ok(()),
     }

@@ -22,11 +22,11 @@ pub struct Args {
     /// A checkpoint or model folder, a GGUF file, a run, or a hub id; without it, random weights in the shape of SmolLM2-135M
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
-    /// Number format of matmuls: auto, f32 or bf16; auto picks the fastest available
-    #[arg(long, value_name = "WORD", default_value = "auto", value_parser = precision)]
+    /// Compute dtype of matmuls; auto picks the fastest available
+    #[arg(long, value_name = "DTYPE", default_value = "auto", value_parser = precision())]
     pub precision: Precision,
-    /// Number format of the KV cache: auto, f32 or bf16; auto takes bf16 for quantized weights and bf16 matmuls
-    #[arg(long, value_name = "WORD", default_value = "auto", value_parser = kv_precision)]
+    /// Dtype of the KV cache; auto takes bf16 for quantized weights and bf16 matmuls
+    #[arg(long, value_name = "DTYPE", default_value = "auto", value_parser = kv_precision())]
     pub kv_cache: KvPrecision,
     /// Prompt length in tokens
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65_536))]

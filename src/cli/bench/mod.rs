@@ -12,6 +12,7 @@ use super::exit::{Exit, Failure};
 use super::out::json_line;
 use crate::kernels::matmul::ComputeDtype;
 use crate::nn::{Precision, PrecisionError};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
 
 /// Benchmark this machine
@@ -45,9 +46,9 @@ fn check(seconds: f64, threads: Option<usize>) -> anyhow::Result<()> {
 }
 
 /// Parses a precision.
-fn precision(word: &str) -> Result<Precision, String> {
-    let unknown = |_| "the precisions are auto, f32 or bf16".to_string();
-    serde_json::from_value(word.into()).map_err(unknown)
+fn precision() -> impl TypedValueParser<Value = Precision> {
+    let read = |word: String| serde_json::from_value::<Precision>(word.into());
+    PossibleValuesParser::new(["auto", "f32", "bf16"]).try_map(read)
 }
 
 /// Resolves a precision on this machine.

@@ -20,8 +20,8 @@ pub struct Args {
     /// Model size
     #[arg(long, value_enum, default_value_t = Size::S)]
     pub size: Size,
-    /// Number format of matmuls: auto, f32 or bf16; auto picks the fastest available
-    #[arg(long, value_name = "WORD", default_value = "auto", value_parser = precision)]
+    /// Compute dtype of matmuls; auto picks the fastest available
+    #[arg(long, value_name = "DTYPE", default_value = "auto", value_parser = precision())]
     pub precision: Precision,
     /// Measure for this long
     #[arg(long, value_name = "N", default_value_t = 10.0)]

@@ -69,8 +69,8 @@ pub struct Args {
     /// Print one JSON object per answer
     #[arg(long)]
     pub json: bool,
-    /// Number format of the KV cache: f32, or bf16 with half the memory; auto takes bf16 for quantized weights, else f32
-    #[arg(long, value_name = "WORD", default_value = "auto", value_parser = kv_precision)]
+    /// Dtype of the KV cache: bf16 takes half the memory of f32; auto takes bf16 for quantized weights, else f32
+    #[arg(long, value_name = "DTYPE", default_value = "auto", value_parser = kv_precision())]
     pub kv_cache: KvPrecision,
     #[command(flatten)]
     pub sampling: SamplingArgs,

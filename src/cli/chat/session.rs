@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use std::io::Write;
 
 /// Tokens of an answer in a conversation, at most: a model that was taught to ends it before.
-const ANSWER: usize = 1024;
+pub const ANSWER: usize = 1024;
 
 /// Conversation options.
 #[derive(Debug, Clone, Default)]

@@ -5,6 +5,7 @@ use super::{
     user_error,
 };
 use crate::base::human::grouped;
+use crate::base::near::{nearest, unknown};
 use crate::base::text::{one_line, shown};
 use crate::cli::Context;
 use crate::cli::exit::{Exit, Failure};
@@ -115,7 +116,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         text.push_str(&format!("dropped rows, with reasons: {}\n", shown(&list)));
     }
     if kept == 0 && left > 0 {
-        let words = "note: no row is left: name fewer kinds in --drop, or mend the file: llmtui data inspect gives the cause of each finding\n";
+        let words = "note: no row is left: name fewer kinds in --drop, or fix the file: llmtui data inspect gives the cause of each finding\n";
         text.push_str(words);
     }
     for limit in limits {
@@ -156,7 +157,9 @@ fn kinds(args: &Args) -> anyhow::Result<Vec<&'static str>> {
             .filter(|kind| kind.cleans)
             .ok_or_else(|| {
                 let words: Vec<&str> = KINDS.iter().filter(|k| k.cleans).map(|k| k.id).collect();
-                Failure::user_error(format!("unknown finding `{word}`"), words.join(", "))
+                let near = nearest(&word, words.iter().copied());
+                let (what, hint) = unknown("finding", &word, near, &words);
+                Failure::user_error(what, hint)
             })?;
         let missing = match kind.id {
             "overlap" if args.val.is_none() => "--val FILE",

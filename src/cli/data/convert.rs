@@ -23,7 +23,7 @@ pub struct Args {
     #[command(flatten)]
     pub source: Source,
     /// A format (messages, sharegpt, alpaca, prompt_completion, text) or a file type (jsonl, json, csv, tsv, txt)
-    #[arg(long, value_name = "WORD")]
+    #[arg(long, value_name = "FORMAT")]
     pub to: String,
     /// Output file; its extension selects the file type, .gz and .zst compress it. Default: NAME.TO.EXTENSION
     #[arg(long, value_name = "FILE")]

@@ -225,7 +225,7 @@ fn earlier_scores(models: &[Asked], prepared: &Prepared, at: usize) -> String {
     match kept && !names.is_empty() {
         true => format!(
             "   scores of {} are from an earlier evaluation; files that its command line names are as they were then. \
-             --out another folder scores anew\n",
+             --out another folder scores all again\n",
             one_line(&names)
         ),
         false => String::new(),

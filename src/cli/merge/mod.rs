@@ -3,13 +3,14 @@
 mod models;
 
 use super::Context;
+use super::args::dtype;
 use super::exit::{Exit, Failure};
 use super::model_ref;
 use crate::base::human;
 use crate::base::text::{one_line, shown};
 use crate::engine::export::{ExportError, Written};
 use crate::engine::merge::{self, Compared, MergeError, Order};
-use crate::hf;
+use crate::hf::{self, Dtype};
 use crate::models::Parts;
 use std::path::{Path, PathBuf};
 
@@ -58,8 +59,8 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
     /// Dtype of the merged weights; they are computed in f32
-    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = ["f32", "f16", "bf16"])]
-    pub dtype: String,
+    #[arg(long, value_name = "DTYPE", default_value = "f32", value_parser = dtype())]
+    pub dtype: Dtype,
     /// Dequantize a GGUF base to floats; always done under a run's adapter
     #[arg(long)]
     pub dequantize: bool,
@@ -91,7 +92,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         base: model_ref::find(base, Parts::Everything, cx)?,
         adapters: adapters?,
         to: args.to.clone(),
-        dtype: args.dtype.clone(),
+        dtype: args.dtype,
         dequantize: args.dequantize,
         any_base: args.any_base,
         prompts: args.prompts.clone(),
@@ -128,7 +129,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     if let Some(found) = &merged.rounded {
         outln!(
             "rounded to {}: {values} of the written weights differ by at most {:.1e} from those of the sum in f32{}",
-            order.dtype,
+            order.dtype.word(),
             found.off,
             agree(found)
         )?;

@@ -33,7 +33,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             .collect::<Result<_, _>>()?,
         settings,
         to: args.to.clone(),
-        dtype: args.dtype.clone(),
+        dtype: args.dtype,
         dequantize: args.dequantize,
     };
     let merged = merge_models::merge(&order).map_err(|e| failed(&e))?;

@@ -1,6 +1,7 @@
 //! What is to be written, and where to.
 
-use crate::base::text::{one_line, shown};
+use crate::base::near::{nearest, unknown};
+use crate::base::text::shown;
 use crate::cli::exit::Failure;
 use crate::history::{FORMATS, Format};
 use std::path::{Path, PathBuf};
@@ -118,7 +119,8 @@ fn events() -> Result<&'static Format, Failure> {
 fn format_named(id: &str) -> Result<&'static Format, Failure> {
     Format::named(id).ok_or_else(|| {
         let all: Vec<&str> = FORMATS.iter().map(|format| format.entry.id).collect();
-        let what = format!("--format {} is not known", one_line(id));
-        Failure::user_error(what, format!("one of {}", all.join(", ")))
+        let near = nearest(id, all.iter().copied());
+        let (what, hint) = unknown("--format", id, near, &all);
+        Failure::user_error(what, hint)
     })
 }

@@ -1,7 +1,7 @@
 //! Stages that do not train, checked before the first one begins: their subcommands would refuse the same values after hours.
 
 use super::failed;
-use crate::base::near::{did_you_mean, nearest};
+use crate::base::near::{nearest, unknown};
 use crate::base::paths::expand_home;
 use crate::base::text::one_line;
 use crate::cli::exit::{Exit, Failure};
@@ -150,11 +150,7 @@ pub fn learned(config: &TrainTokenizer) -> Result<(), (&'static str, Failure)> {
         return Planned::of(config).map(drop);
     }
     let near = nearest(kind, KINDS.iter().copied());
-    let what = format!("unknown kind of tokenizer `{}`", one_line(kind));
-    let hint = match near {
-        Some(near) => format!("{} There are {}", did_you_mean(near), KINDS.join(", ")),
-        None => format!("there are {}", KINDS.join(", ")),
-    };
+    let (what, hint) = unknown("kind of tokenizer", kind, near, &KINDS);
     Err(("kind", Failure::user_error(what, hint)))
 }
 

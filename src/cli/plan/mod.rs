@@ -20,17 +20,33 @@ use crate::plan::calibration::Machine;
 use crate::plan::engines::{self, EngineChoice, Gpus};
 use crate::plan::quantity::{parse_bytes, parse_count};
 use crate::plan::ranks::{on_gpus_here, on_gpus_named, on_ranks};
+use crate::plan::request::{BaseFormat, LoraTargets};
 use crate::plan::request::{Method, ValueSource};
+use crate::plan::scheme::{Precision, UpdateState};
 use crate::plan::target::{self, TargetError};
 use crate::plan::{Device, Estimator, Request, gpus, plan};
 use crate::run::log::scan_events;
 use crate::run::{RunDir, index};
 use crate::wire::Event;
-use options::{portions, price, share, tflops, trained};
+use options::{ATTENTION, LOGITS, REFERENCES};
+use options::{portions, price, share, tflops, trained, unknown_option, words};
 use std::path::Path;
+use std::sync::LazyLock;
 
 /// Fraction of peak that this engine reaches, unless given.
 const ENGINE_SHARE: f64 = 0.7;
+
+/// Helps that list what there is, from its list.
+static HELP_GPU: LazyLock<String> = LazyLock::new(|| {
+    let names: Vec<&str> = gpus::GPUS.iter().map(|gpu| gpu.name).collect();
+    format!("Plan for this GPU: {}", names.join(", "))
+});
+static HELP_METHOD: LazyLock<String> = LazyLock::new(|| {
+    let words = Method::ALL.map(|(word, _)| word);
+    format!("Training method: {}", words.join(", "))
+});
+static HELP_OPTIMIZER: LazyLock<String> =
+    LazyLock::new(|| format!("Optimizer: {}", UpdateState::optimizers().join(", ")));
 
 /// Plan a run: memory by part, FLOPs, time, cost, what fits
 ///
@@ -54,8 +70,7 @@ pub struct Args {
     /// Override a value of a spec; may be repeated
     #[arg(short = 's', long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Plan for this GPU: A100, H100, H200, B200, MI300X, L40S, L4, A10, RTX-3090, RTX-4090, RTX-5090
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help = HELP_GPU.as_str())]
     pub gpu: Option<String>,
     /// Memory per device: 24GB, 80GiB; overrides the GPU's own
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
@@ -63,29 +78,27 @@ pub struct Args {
     /// Number of GPUs that share the batch
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub gpus: Option<u64>,
-    /// pretrain, cpt, sft, reward, dpo, kto, orpo, simpo, cpo, ppo, grpo, rloo
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help = HELP_METHOD.as_str())]
     pub method: Option<String>,
-    /// Where a preference method's reference comes from: auto, frozen (a copy), adapter_off, precomputed
-    #[arg(long, value_name = "HOW")]
+    /// Where a preference method's reference comes from; frozen is a copy
+    #[arg(long, value_name = "SOURCE", value_parser = words(&REFERENCES), ignore_case = true)]
     pub reference: Option<String>,
     /// Train adapters of this rank instead of all weights
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u64).range(1..=65_536))]
     pub lora_rank: Option<u64>,
-    /// Layers with an adapter: minimal (q, v), attention, ffn, all
-    #[arg(long, value_name = "WHICH")]
+    /// Layers with an adapter; minimal: queries and values
+    #[arg(long, value_name = "LAYERS", value_parser = words(&LoraTargets::ALL), ignore_case = true)]
     pub lora_targets: Option<String>,
-    /// Quantize the frozen base model: int8, nf4 (double quantized), nf4-single, int2; implies adapters of rank 8
-    #[arg(long, value_name = "FORMAT")]
+    /// Quantize the frozen base model; implies adapters of rank 8; nf4 is double quantized
+    #[arg(long, value_name = "TYPE", value_parser = words(&BaseFormat::ALL), ignore_case = true)]
     pub quantize: Option<String>,
     /// ZeRO stage: 1 shards the optimizer, 2 gradients too, 3 weights too
     #[arg(long, value_name = "STAGE", value_parser = clap::value_parser!(u8).range(0..=3))]
     pub zero: Option<u8>,
-    /// fp32, mixed (16 bytes per parameter), mixed-fp32-grads (18), bf16 (8)
-    #[arg(long, value_name = "NAME")]
+    /// Dtypes of weights, gradients and moments; mixed is 16 bytes per parameter, mixed-fp32-grads 18, bf16 8
+    #[arg(long, value_name = "DTYPE", value_parser = words(&Precision::ALL), ignore_case = true)]
     pub precision: Option<String>,
-    /// adamw, muon, lion, soap, sophia, schedule_free, adafactor, adamw8bit, sgd
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help = HELP_OPTIMIZER.as_str())]
     pub optimizer: Option<String>,
     /// Micro-batch size per device, in sequences
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
@@ -103,13 +116,13 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub rollouts: Option<u64>,
     /// Activation checkpointing: off, full, every-4 (one stored input per 4 blocks)
-    #[arg(long, value_name = "HOW")]
+    #[arg(long, value_name = "MODE")]
     pub checkpointing: Option<String>,
-    /// Compute logits for the whole micro-batch or in chunks of 1,024 tokens: whole, chunked
-    #[arg(long, value_name = "HOW")]
+    /// Compute logits for the whole micro-batch or in chunks of 1,024 tokens
+    #[arg(long, value_name = "MODE", value_parser = words(&LOGITS), ignore_case = true)]
     pub logits: Option<String>,
-    /// flash, eager
-    #[arg(long, value_name = "HOW")]
+    /// Attention implementation; eager stores the scores
+    #[arg(long, value_name = "KIND", value_parser = words(&ATTENTION), ignore_case = true)]
     pub attention: Option<String>,
     /// Peak TFLOP/s per device; overrides the GPU's own, or this machine's measured peak
     #[arg(long, value_name = "N", value_parser = tflops)]
@@ -241,13 +254,10 @@ fn on_device(
 }
 
 fn unknown_gpu(name: &str) -> Failure {
-    let near = gpus::nearest(name).join(", ");
     let all: Vec<&str> = gpus::GPUS.iter().map(|g| g.name).collect();
-    let hint = format!(
-        "similar: {near}; known: {}; or --memory 24GB",
-        all.join(", ")
-    );
-    Failure::user_error(format!("unknown GPU `{name}`"), hint)
+    let mut failure = unknown_option("gpu", name, gpus::nearest(name), &all);
+    failure.hint.push_str("; or --memory 24GB");
+    failure
 }
 
 fn resolve(args: &Args, cx: &Context) -> anyhow::Result<Request> {
@@ -290,11 +300,17 @@ fn resolve(args: &Args, cx: &Context) -> anyhow::Result<Request> {
         Err(TargetError::Spec(errors)) => Err(errors.into()),
         Err(error) => {
             let hint = match &error {
-                TargetError::Unknown { near, .. } => format!(
-                    "{} Presets: llmtui presets list; models: gpt2, llama-2-7b, llama-3.1-8b, \
-                     qwen2.5-0.5b, mixtral-8x7b …",
-                    did_you_mean(near.join(", "))
-                ),
+                TargetError::Unknown { near, .. } => {
+                    let models =
+                        "models: gpt2, llama-2-7b, llama-3.1-8b, qwen2.5-0.5b, mixtral-8x7b …";
+                    match near.is_empty() {
+                        true => format!("presets: llmtui presets list; {models}"),
+                        false => format!(
+                            "{} Presets: llmtui presets list; {models}",
+                            did_you_mean(near.join(", "))
+                        ),
+                    }
+                }
                 other => other.hint(),
             };
             Err(Failure::user_error(error.to_string(), hint).into())

@@ -1,8 +1,7 @@
 //! What the options of `llmtui plan` set: method, formats, adapters, batch and lengths; and how amounts are read.
 
 use super::Args;
-use crate::base::near::{did_you_mean, nearest};
-use crate::base::text::one_line;
+use crate::base::near::{nearest, unknown};
 use crate::cli::exit::Failure;
 use crate::methods::ReferenceChoice;
 use crate::plan::request::{
@@ -11,20 +10,40 @@ use crate::plan::request::{
 use crate::plan::scheme::{Precision, UpdateState};
 use crate::plan::{Estimator, Request, reference};
 
-const REFERENCES: [(&str, ReferenceChoice); 4] = [
+pub const LOGITS: [(&str, Logits); 2] = [
+    ("whole", Logits::Whole),
+    ("chunked", Logits::Chunked(reference::CHUNK)),
+];
+pub const ATTENTION: [(&str, AttentionKind); 2] = [
+    ("flash", AttentionKind::Flash),
+    ("eager", AttentionKind::Eager),
+];
+pub const REFERENCES: [(&str, ReferenceChoice); 4] = [
     ("auto", ReferenceChoice::Auto),
     ("frozen", ReferenceChoice::Frozen),
     ("adapter_off", ReferenceChoice::AdapterOff),
     ("precomputed", ReferenceChoice::Precomputed),
 ];
 
+/// The words of a list, as a closed choice for help, completion and errors.
+pub fn words<T>(list: &[(&'static str, T)]) -> clap::builder::PossibleValuesParser {
+    clap::builder::PossibleValuesParser::new(list.iter().map(|(word, _)| *word))
+}
+
 /// Looks a value up in a list; the error lists the valid ones.
 fn pick<T: Copy>(what: &str, word: &str, list: &[(&str, T)]) -> Result<T, Failure> {
     let found = list.iter().find(|(w, _)| w.eq_ignore_ascii_case(word));
     found.map(|(_, x)| *x).ok_or_else(|| {
         let words: Vec<&str> = list.iter().map(|(w, _)| *w).collect();
-        Failure::user_error(format!("--{what} `{word}` is not known"), words.join(", "))
+        let near = nearest(word, words.iter().copied());
+        unknown_option(what, word, near, &words)
     })
+}
+
+/// A value that an option does not have.
+pub fn unknown_option(what: &str, word: &str, near: Option<&str>, known: &[&str]) -> Failure {
+    let (what, hint) = unknown(&format!("--{what}"), word, near, known);
+    Failure::user_error(what, hint)
 }
 
 /// Adapters are no method: any method trains them.
@@ -43,10 +62,7 @@ fn not_a_method(word: &str, error: Failure) -> Failure {
 /// The optimizers that there are, and the one that was probably meant.
 fn no_optimizer(word: &str) -> Failure {
     let all = UpdateState::optimizers();
-    let near = nearest(word, all.iter().copied());
-    let near = near.map_or(String::new(), |near| did_you_mean(near) + " ");
-    let what = format!("--optimizer `{}` is not known", one_line(word));
-    Failure::user_error(what, format!("{near}there are {}", all.join(", ")))
+    unknown_option("optimizer", word, nearest(word, all.iter().copied()), &all)
 }
 
 /// Method, number formats, adapters, sharding.
@@ -132,24 +148,15 @@ pub fn portions(args: &Args, request: &mut Request) -> anyhow::Result<()> {
     }
     if let Some(word) = &args.checkpointing {
         request.checkpointing = Checkpointing::by_word(word).ok_or_else(|| {
-            let what = format!("--checkpointing `{word}` is not known");
-            Failure::user_error(what, "off, full, every-2, every-4 …")
+            let known = ["off", "full", "every-2", "every-4 …"];
+            unknown_option("checkpointing", word, None, &known)
         })?;
     }
     if let Some(word) = &args.logits {
-        let chunked = Logits::Chunked(reference::CHUNK);
-        request.logits = pick(
-            "logits",
-            word,
-            &[("whole", Logits::Whole), ("chunked", chunked)],
-        )?;
+        request.logits = pick("logits", word, &LOGITS)?;
     }
     if let Some(word) = &args.attention {
-        let words = [
-            ("flash", AttentionKind::Flash),
-            ("eager", AttentionKind::Eager),
-        ];
-        request.attention = pick("attention", word, &words)?;
+        request.attention = pick("attention", word, &ATTENTION)?;
     }
     let other = args.tokens.is_some() || args.batch.is_some() || args.grad_accum.is_some();
     if let Some(answers) = request.extras.answers.as_mut().filter(|_| other) {
@@ -191,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_optimizer_that_can_be_planned_is_named_in_the_help_and_where_one_is_not_known() {
+    fn every_choice_is_named_in_the_help_and_optimizers_where_one_is_not_known() {
         #[derive(clap::Parser)]
         struct Cli {
             #[command(flatten)]
@@ -200,21 +207,20 @@ mod tests {
         let help = <Cli as clap::CommandFactory>::command()
             .render_long_help()
             .to_string();
-        let named = UpdateState::optimizers().join(", ");
-        assert!(help.contains(&named), "{named} in {help}");
+        // Lines are broken where they end.
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        let methods: Vec<&str> = Method::ALL.iter().map(|(word, _)| *word).collect();
+        let devices: Vec<&str> = gpus::GPUS.iter().map(|gpu| gpu.name).collect();
+        for named in [UpdateState::optimizers(), methods, devices] {
+            let named = named.join(", ");
+            assert!(help.contains(&named), "{named} in {help}");
+        }
         let failure = no_optimizer("sopa");
-        assert!(
-            failure
-                .hint
-                .starts_with("did you mean soap? there are adamw"),
-            "{}",
-            failure.hint
-        );
-        assert!(
-            no_optimizer("levitation")
-                .hint
-                .starts_with("there are adamw")
-        );
+        assert_eq!(failure.what, "unknown --optimizer `sopa`");
+        let hint = "did you mean soap? Known: adamw, ";
+        assert!(failure.hint.starts_with(hint), "{}", failure.hint);
+        let hint = no_optimizer("levitation").hint;
+        assert!(hint.starts_with("known: adamw, "), "{hint}");
     }
 
     #[test]
@@ -244,7 +250,14 @@ mod tests {
     #[test]
     fn a_wrong_word_names_the_right_ones() {
         let error = pick("method", "dop", &Method::ALL).unwrap_err();
-        assert!(error.hint.contains("dpo") && error.what.contains("--method `dop`"));
+        assert_eq!(error.what, "unknown --method `dop`");
+        assert!(
+            error
+                .hint
+                .starts_with("did you mean dpo? Known: pretrain, ")
+        );
+        let error = pick("method", "nosuch", &Method::ALL).unwrap_err();
+        assert!(error.hint.starts_with("known: pretrain, "), "{error:?}");
         for (word, options) in [("lora", "--lora-rank 16"), ("QLoRA", "--quantize nf4")] {
             let error = not_a_method(word, pick("method", word, &Method::ALL).unwrap_err());
             assert!(error.hint.contains(options), "{error:?}");

@@ -38,8 +38,8 @@ const LAST_REPLIES: Duration = Duration::from_millis(500);
 
 /// Serve a model over HTTP, by OpenAI's API
 ///
-/// POST /v1/chat/completions and /v1/completions, also streamed; GET /v1/models and /health. The sampling options are the defaults
-/// of requests that leave them out. Only this machine can reach the server unless --host says otherwise, which needs a key.
+/// POST /v1/chat/completions and /v1/completions, also streamed; GET /v1/models and /health. Continuous batching over --parallel slots,
+/// with chunked prefill and prefix caching. The sampling options are the defaults of requests that leave them out. Only this machine can reach the server unless --host says otherwise, which needs a key.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   llmtui serve runs/my-sft --port 8080
@@ -64,10 +64,10 @@ pub struct Args {
     /// File with the key that requests must have (`Authorization: Bearer KEY`). Default: LLMTUI_API_KEY, else none
     #[arg(long, value_name = "FILE")]
     pub api_key_file: Option<PathBuf>,
-    /// Number format of the KV cache: f32, or bf16 with half the memory; auto takes bf16 for quantized weights, else f32
-    #[arg(long, value_name = "WORD", default_value = "auto", value_parser = kv_precision)]
+    /// Dtype of the KV cache: bf16 takes half the memory of f32; auto takes bf16 for quantized weights, else f32
+    #[arg(long, value_name = "DTYPE", default_value = "auto", value_parser = kv_precision())]
     pub kv_cache: KvPrecision,
-    /// Answers that are written at once, 1 to 16, each with a KV cache of its own; auto takes 4 if their contexts fit the memory, else fewer
+    /// Requests generated concurrently (slots), 1 to 16, each with its own KV cache; auto takes 4 if their contexts fit in memory, else fewer
     #[arg(long, value_name = "N", default_value = "auto", value_parser = parallel)]
     pub parallel: Parallel,
     #[command(flatten)]

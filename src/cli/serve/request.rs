@@ -7,13 +7,12 @@ mod fields;
 use crate::base::near::{did_you_mean, nearest};
 use crate::base::sampling::Sampling;
 use crate::base::text::one_line;
+use crate::cli::chat::session::ANSWER;
 use crate::wire::{Prompt, Turn};
 pub use calls::Calls;
 use fields::{Fields, mistyped};
 use serde_json::{Map, Value, json};
 
-/// Tokens of an answer in a conversation whose length nobody limits.
-const ANSWER: usize = 1024;
 /// Answers to one request, at most.
 const MOST_CHOICES: u64 = 128;
 /// Answers to all prompts of a request, at most.

@@ -252,7 +252,7 @@ impl Server {
         let names: Vec<&str> = self.model.about().names().collect();
         let known = names.join(", ");
         Failed::NoModel(format!(
-            "model: there is no {}; there is {known}",
+            "unknown model {}; available: {known}",
             one_line(name)
         ))
     }

@@ -204,7 +204,7 @@ fn the_name_of_an_adapter_chooses_it() {
     let unknown = server.chat(&json!({"model": "gpt-4"}));
     assert_eq!(
         error(&unknown),
-        (404, "model: there is no gpt-4; there is tiny, poet, lawyer")
+        (404, "unknown model gpt-4; available: tiny, poet, lawyer")
     );
 }
 

@@ -7,8 +7,9 @@ use super::{texts, user_error};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::files::write_atomic;
 use crate::base::human;
+use crate::base::near::{nearest, unknown};
 use crate::base::place::try_make;
-use crate::base::text::{one_line, shown};
+use crate::base::text::shown;
 use crate::data::tokenizer::{CONFIG, ChatMarkers, Tokenizer, TokenizerConfig};
 use crate::pipeline::TrainTokenizer;
 use std::io::{IsTerminal, Write};
@@ -217,11 +218,9 @@ impl Planned {
         if let Some(markers) = &asked.chat_markers
             && ChatMarkers::WORDS.iter().all(|(word, _)| word != markers)
         {
-            let what = format!("unknown chat template `{}`", one_line(markers));
-            let hint = format!(
-                "there are {}",
-                ChatMarkers::WORDS.map(|(word, _)| word).join(", ")
-            );
+            let known = ChatMarkers::WORDS.map(|(word, _)| word);
+            let near = nearest(markers, known);
+            let (what, hint) = unknown("chat template", markers, near, &known);
             return Err(("chat_markers", Failure::user_error(what, hint)));
         }
         let args = Args {

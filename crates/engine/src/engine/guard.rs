@@ -1,6 +1,7 @@
 //! The guard beside the loop: detects outliers and spikes of loss and gradient norm. Its state is part of a checkpoint, so a
 //! resume judges as an uninterrupted run does.
 
+use crate::diagnosis::{SOLVED, UNSOLVED_ONE};
 use crate::metrics::estimators::outlier;
 use crate::metrics::id;
 use crate::spec::RescueConfig;
@@ -141,8 +142,6 @@ impl SpikeDetector {
 /// Whether a loss above its usual one is still that of a solved task, in nats: the deviations of losses near 0 are so small that one
 /// unsolved example in a batch is many of them.
 fn is_left_over(found: &Outlier) -> bool {
-    const SOLVED: f64 = 0.1;
-    const UNSOLVED_ONE: f64 = 0.2;
     found.usual.0.abs() <= SOLVED && found.value.0 - found.usual.0 <= UNSOLVED_ONE
 }
 

@@ -8,7 +8,7 @@ use crate::base::files::{read_plain, read_small, write_atomic};
 use crate::base::text::{one_line, shown};
 use crate::data::tokenizer::{self, Tokenizer};
 use crate::engine::checkpoint::{Fault, Manifest};
-use crate::hf::{self, AdapterError, HfError, Peft, attach_sum};
+use crate::hf::{self, AdapterError, Dtype, HfError, Peft, attach_sum};
 use crate::hub;
 use crate::kernels::errors::error_text;
 use crate::models::{self, ModelSource, SourceError};
@@ -41,8 +41,8 @@ pub struct Order {
     /// Each with its weight. The base's own adapter, and those below it, always come first.
     pub adapters: Vec<(PathBuf, f64)>,
     pub to: PathBuf,
-    /// f32, f16 or bf16.
-    pub dtype: String,
+    /// Of the written weights.
+    pub dtype: Dtype,
     /// Turn quantized weights into floats.
     pub dequantize: bool,
     /// Merge although an adapter was trained on other weights.
@@ -178,7 +178,7 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
     // Merged already is said before weights are read.
     reject_duplicates(order, &digests(&named)?)?;
     let mut model = root.load_base()?;
-    let prompts = prompts(order, &from, &model)?;
+    let (prompts, unread) = prompts(order, &from, &model)?;
     let mut done: Stage = Vec::new();
     let mut check = None;
     let own = own.iter().map(|path| Ok(vec![(Peft::find(path)?, 1.0)]));
@@ -195,7 +195,7 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
     let note = trained_with(&from, &tokenizer);
     let source = Source::new(from, model, tokenizer).merged(origin(order, &base, &done));
     let options = Options {
-        dtype: order.dtype.clone(),
+        dtype: order.dtype.word().into(),
         max_shard_bytes: 5_000_000_000,
     };
     let format = match hf::family_of(source.model.config()) {
@@ -206,9 +206,10 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
     let mut written = export::export(&source, export::format(format)?, &options, &order.to)?;
     if let Some(last) = written.last_mut() {
         last.notes.extend(note);
+        last.notes.extend(unread);
     }
-    let rounded = match order.dtype.as_str() {
-        "f32" => None,
+    let rounded = match order.dtype {
+        Dtype::F32 => None,
         _ => Some(rounding(order, source.model, &prompts)?),
     };
     record(order, &base, &done, check.as_ref().ok().copied(), rounded)?;
@@ -513,8 +514,12 @@ fn same_base(order: &Order, adapters: &[(Peft, f64)], model: &Model) -> Result<(
     Ok(())
 }
 
-/// The tokens of each prompt.
-fn prompts(order: &Order, from: &ModelSource, model: &Model) -> Result<Vec<Vec<u32>>, MergeError> {
+/// The tokens of each prompt, and a note where no tokenizer makes them.
+fn prompts(
+    order: &Order,
+    from: &ModelSource,
+    model: &Model,
+) -> Result<(Vec<Vec<u32>>, Option<String>), MergeError> {
     let (vocab_size, most) = (
         model.shape().vocab_size,
         MAX_TOKENS.min(model.shape().seq_len),
@@ -524,10 +529,15 @@ fn prompts(order: &Order, from: &ModelSource, model: &Model) -> Result<Vec<Vec<u
         ids.truncate(most);
         ids
     };
-    let tokenizer = tokenizer::load(from.tokenizer_path(), &Child::of_this_program()).ok();
-    let Some(tokenizer) = tokenizer else {
+    let tokenizer = match tokenizer::load(from.tokenizer_path(), &Child::of_this_program()) {
+        Ok(tokenizer) => tokenizer,
         // Weights do not need a tokenizer to be asked.
-        return Ok(vec![cut((0..64).collect())]);
+        Err(error) => {
+            let note = format!(
+                "the tokenizer cannot be loaded ({error}): logits were compared on the token ids 0 to 63, not on prompts"
+            );
+            return Ok((vec![cut((0..64).collect())], Some(one_line(&note))));
+        }
     };
     let texts: Vec<&str> = match order.prompts.is_empty() {
         true => PROMPTS.to_vec(),
@@ -544,8 +554,8 @@ fn prompts(order: &Order, from: &ModelSource, model: &Model) -> Result<Vec<Vec<u
     }
     all.retain(|ids| !ids.is_empty());
     match all.is_empty() {
-        true => Ok(vec![cut((0..64).collect())]),
-        false => Ok(all),
+        true => Ok((vec![cut((0..64).collect())], None)),
+        false => Ok((all, None)),
     }
 }
 

@@ -46,8 +46,8 @@ pub struct Order {
     /// With a weight for each of `models`.
     pub settings: Settings,
     pub to: PathBuf,
-    /// f32, f16 or bf16.
-    pub dtype: String,
+    /// Of the written weights.
+    pub dtype: Dtype,
     /// Turn quantized weights into floats.
     pub dequantize: bool,
 }
@@ -98,8 +98,7 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
     };
     let vocab_size = first.vocab_size.unwrap_or_default();
     let naming = export::naming(&first);
-    let dtype = order.dtype.parse().unwrap_or_default();
-    let outgoing = Outgoing::of((&first, &infos), naming, dtype, MAX_SHARD_BYTES);
+    let outgoing = Outgoing::of((&first, &infos), naming, order.dtype, MAX_SHARD_BYTES);
     let from = ModelSource::open(&place)?;
     let mut subject = Subject::new(from, (first, vocab_size), tokenizer);
     subject.merge = Some(origin);
@@ -115,7 +114,7 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
             io::Error::other("a tensor could not be merged")
         })
     };
-    let written = export::export_each(&subject, &outgoing, &order.dtype, &order.to, values);
+    let written = export::export_each(&subject, &outgoing, order.dtype, &order.to, values);
     let written = written.map_err(|error| why.take().unwrap_or_else(|| error.into()))?;
     record(order)?;
     Ok(Merged {
@@ -280,7 +279,7 @@ fn same_shapes(first: &ModelSource, other: &ModelSource) -> Result<(), MergeErro
                 shown(first.path()),
                 shown(other.path())
             ),
-            "merge models of one vocabulary: tokens that one of them has besides cannot be merged",
+            "merge models of the same architecture and sizes that share one vocabulary",
         )),
     }
 }

@@ -6,7 +6,7 @@ use super::emit::Port;
 use super::state::{Settings, TrainState};
 use super::{EngineError, EngineJob};
 use crate::base::human;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::data::Dataset;
 use crate::run::Parent;
 use crate::run::compare::settings;
@@ -14,6 +14,7 @@ use crate::run::log::scan_events;
 use crate::spec::RunSpec;
 use crate::wire::{Best, Event};
 use serde_json::Value;
+use std::io;
 use std::path::Path;
 
 /// How a log says that a resume dropped the moments of its checkpoint.
@@ -168,7 +169,14 @@ fn newest_or_fresh(
             faults.len()
         )));
     }
-    match last_logged_checkpoint(job) {
+    let log = job.run_dir.events_path();
+    let logged = last_logged_checkpoint(&log).map_err(|error| {
+        EngineError::Setup(format!(
+            "there is no checkpoint, and the log {} cannot be read ({error}): whether the run begins is not known; restore the log",
+            shown(&log)
+        ))
+    })?;
+    match logged {
         Some(step) if !job.force => Err(EngineError::Setup(format!(
             "the log lists a checkpoint of step {step}, but {} has none: restore the folder, or restart from step 0 with \
              --force",
@@ -292,7 +300,7 @@ fn misfit(step: u64, error: CheckpointError, was: Option<&Value>, is: &RunSpec) 
 }
 
 /// Steps before a checkpoint that are missing in the log. A kill may cost the newest lines, of steps that are not logged
-/// each.
+/// each. Nor does one that cannot be read, which is another sentence.
 fn log_lost(job: &EngineJob, step: u64) -> Option<String> {
     // A branch begins with a checkpoint and an empty log.
     let parent = job.run_dir.header().ok().and_then(|header| header.parent);
@@ -306,8 +314,7 @@ fn log_lost(job: &EngineJob, step: u64) -> Option<String> {
         "RescueUndone",
         "Finished",
     ];
-    // An unreadable one is ignored.
-    let _ = scan_events(&job.run_dir.events_path(), &kinds, |event| match event {
+    let read = scan(&job.run_dir.events_path(), &kinds, |event| match event {
         Event::Stepped { step, .. }
         | Event::Evaluated { step, .. }
         | Event::Checkpointed { step, .. }
@@ -315,6 +322,13 @@ fn log_lost(job: &EngineJob, step: u64) -> Option<String> {
         Event::RolledBack { step } | Event::RescueUndone { step, .. } => told = step,
         _ => {}
     });
+    if let Err(error) = read {
+        let path = job.run_dir.events_path();
+        return Some(format!(
+            "the log {} cannot be read ({error}): what was changed while the run trained is not known",
+            shown(&path)
+        ));
+    }
     let first = human::grouped(told + 1);
     let steps = match told + 1 == step {
         true => format!("step {first}"),
@@ -334,11 +348,22 @@ fn named(spec: &RunSpec) -> String {
     }
 }
 
+/// The events of these kinds in the run's log; a run without a log has none.
+///
+/// # Errors
+/// The log is there and cannot be read.
+fn scan(log: &Path, kinds: &[&str], seen: impl FnMut(Event)) -> io::Result<()> {
+    match scan_events(log, kinds, seen) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        read => read,
+    }
+}
+
 /// The last step and the spec that the process before began with.
 fn last_start(job: &EngineJob) -> Option<(u64, Value)> {
     let mut before = None;
-    // An unreadable log has no other plan.
-    let _ = scan_events(&job.run_dir.events_path(), &["Started"], |event| {
+    // Of an unreadable log `log_lost` warns, here and below.
+    let _ = scan(&job.run_dir.events_path(), &["Started"], |event| {
         if let Event::Started {
             max_steps, spec, ..
         } = event
@@ -401,8 +426,7 @@ pub(super) fn settings_told(job: &EngineJob) -> Settings {
         ("lr", spec.optimizer.lr()),
         ("clip_norm", spec.train.clip_norm),
     ];
-    // An unreadable log has no changes.
-    let _ = scan_events(&job.run_dir.events_path(), &["Adjusted"], |event| {
+    let _ = scan(&job.run_dir.events_path(), &["Adjusted"], |event| {
         if let Event::Adjusted { key, new, .. } = event {
             let known = told.iter_mut().find(|(known, _)| *known == key);
             known.into_iter().for_each(|(_, value)| *value = new.0);
@@ -412,25 +436,25 @@ pub(super) fn settings_told(job: &EngineJob) -> Settings {
 }
 
 /// Step of the newest checkpoint that the log acknowledges.
-fn last_logged_checkpoint(job: &EngineJob) -> Option<u64> {
+///
+/// # Errors
+/// The log is there and cannot be read.
+fn last_logged_checkpoint(log: &Path) -> io::Result<Option<u64>> {
     let mut last = None;
-    let kinds = ["Checkpointed", "RolledBack"];
-    // A log that cannot be read acknowledges nothing.
-    let _ = scan_events(&job.run_dir.events_path(), &kinds, |event| match event {
+    scan(log, &["Checkpointed", "RolledBack"], |event| match event {
         Event::Checkpointed { step, .. } => last = Some(step),
         // Restarted from step 0: earlier checkpoints are discarded.
         Event::RolledBack { step: 0 } => last = None,
         _ => {}
-    });
-    last
+    })?;
+    Ok(last)
 }
 
 /// Whether the log acknowledges the checkpoint of `step`, and if so, as the best; what the run went back behind does not count.
 pub(super) fn logged_as_best(job: &EngineJob, step: u64) -> Option<bool> {
     let mut logged = None;
-    // A log that cannot be read acknowledges nothing.
     let kinds = ["Checkpointed", "RolledBack"];
-    let _ = scan_events(&job.run_dir.events_path(), &kinds, |event| match event {
+    let _ = scan(&job.run_dir.events_path(), &kinds, |event| match event {
         Event::Checkpointed { step: at, best, .. } if at == step => {
             logged = Some(best || logged == Some(true));
         }
@@ -438,4 +462,19 @@ pub(super) fn logged_as_best(job: &EngineJob, step: u64) -> Option<bool> {
         _ => {}
     });
     logged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_is_missing_has_no_checkpoint_and_an_unreadable_one_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("events.jsonl");
+        assert_eq!(last_logged_checkpoint(&log).unwrap(), None);
+        // A folder cannot be read as a file, also by root.
+        std::fs::create_dir(&log).unwrap();
+        assert!(last_logged_checkpoint(&log).is_err());
+    }
 }

@@ -30,6 +30,15 @@ impl Dtype {
         }
     }
 
+    /// Its name after `--dtype`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Dtype::F32 => "f32",
+            Dtype::F16 => "f16",
+            Dtype::Bf16 => "bf16",
+        }
+    }
+
     /// Its name in a safetensors header.
     pub fn header_word(self) -> &'static str {
         match self {

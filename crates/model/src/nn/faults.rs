@@ -132,7 +132,7 @@ fn latents(config: &ModelConfig, faults: &mut Faults) {
     faults.want(
         fraction == 1.0,
         &["position.rope.fraction", "mla"],
-        "rope_dim says how many features are rotated, and fraction says it, too",
+        "rope_dim and fraction both set the number of rotated features",
         "leave fraction out",
     );
 }
@@ -306,7 +306,7 @@ fn attention(config: &ModelConfig, faults: &mut Faults) {
     faults.want(
         config.qk_norm || config.qk_norm_over == QkNormOver::Head,
         &["qk_norm_over", "qk_norm"],
-        "qk_norm_over says what the norms of queries and keys are over, and there are none",
+        "qk_norm_over has no effect without qk_norm",
         "say qk_norm: true, or leave qk_norm_over out",
     );
 }
@@ -393,7 +393,7 @@ fn experts(config: &ModelConfig, faults: &mut Faults) {
     faults.want(
         !moe.shared_gate || moe.shared_d_ff.is_some(),
         &["moe.shared_gate", "moe.shared_d_ff"],
-        "shared_gate multiplies the output of a shared expert, and there is none",
+        "shared_gate needs a shared expert (shared_d_ff)",
         "say shared_d_ff, the width inside it, or leave shared_gate out",
     );
 }

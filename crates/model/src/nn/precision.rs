@@ -76,8 +76,8 @@ pub enum KvPrecision {
 }
 
 impl KvPrecision {
-    /// The words for it.
-    pub const WORDS: &'static str = "auto, f32 or bf16";
+    /// What a user may choose.
+    pub const WORDS: [&'static str; 3] = ["auto", "f32", "bf16"];
 
     pub fn by_word(word: &str) -> Option<KvPrecision> {
         serde_json::from_value(word.into()).ok()

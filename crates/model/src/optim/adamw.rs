@@ -1,13 +1,12 @@
 //! AdamW: Adam with decoupled weight decay.
 
-use super::host_state::{PIECES, pieces, rates, whole};
+use super::host_state::{PIECES, adam_settings, pieces, rates, whole};
 use super::{Group, MeanSquare, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
 use crate::kernels::update::Chunks;
 use crate::kernels::{adamw, flat, pages};
 use crate::nn::{ParamInfo, Params};
 use candle_core::{Result, Tensor, bail};
-use serde::{Deserialize, Serialize};
 
 pub const ENTRY: Entry = Entry {
     id: "adamw",
@@ -16,36 +15,12 @@ pub const ENTRY: Entry = Entry {
     source: "Loshchilov and Hutter 2019, arXiv 1711.05101",
 };
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
+adam_settings! {
     /// Peak learning rate.
-    #[schemars(range(max = 10.0), extend("exclusiveMinimum" = 0.0))]
-    pub lr: f64,
+    lr = 3e-4,
     /// Decay of the gradient's running mean.
-    #[schemars(range(min = 0.0, max = 0.999999))]
-    pub beta1: f64,
-    /// Decay of the squared gradient's running mean.
-    #[schemars(range(min = 0.0, max = 0.999999))]
-    pub beta2: f64,
-    /// Added to the denominator; at least 1e-20.
-    #[schemars(range(min = 0.0, max = 1.0))]
-    pub eps: f64,
-    /// Decoupled weight decay, applied to matrices and embeddings; never to norms and biases.
-    #[schemars(range(min = 0.0, max = 10.0))]
-    pub weight_decay: f64,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            lr: 3e-4,
-            beta1: 0.9,
-            beta2: 0.999,
-            eps: 1e-8,
-            weight_decay: 0.1,
-        }
-    }
+    beta1 = 0.9,
+    weight_decay = 0.1,
 }
 
 impl super::Optimizer for Config {

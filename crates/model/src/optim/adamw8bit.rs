@@ -1,6 +1,6 @@
 //! AdamW with 8-bit moments: a quarter of its state.
 
-use super::host_state::{PIECES, open, pieces, rates, whole};
+use super::host_state::{PIECES, adam_settings, open, pieces, rates, whole};
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
 use crate::kernels::adamw;
@@ -8,7 +8,6 @@ use crate::kernels::adamw8bit::{self, BLOCK, Moment, ZERO_MEAN, ZERO_SQUARE};
 use crate::kernels::tensors::Tensors;
 use crate::nn::{ParamInfo, Params};
 use candle_core::{Result, bail};
-use serde::{Deserialize, Serialize};
 
 pub const ENTRY: Entry = Entry {
     id: "adamw8bit",
@@ -17,37 +16,12 @@ pub const ENTRY: Entry = Entry {
     source: "Dettmers et al. 2021, arXiv 2110.02861",
 };
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
+adam_settings! {
     /// Peak learning rate.
-    #[schemars(range(max = 10.0), extend("exclusiveMinimum" = 0.0))]
-    pub lr: f64,
+    lr = 3e-4,
     /// Decay of the gradient's running mean.
-    #[schemars(range(min = 0.0, max = 0.999999))]
-    pub beta1: f64,
-    /// Decay of the squared gradient's running mean.
-    #[schemars(range(min = 0.0, max = 0.999999))]
-    pub beta2: f64,
-    /// Added to the denominator; at least 1e-20.
-    #[schemars(range(min = 0.0, max = 1.0))]
-    pub eps: f64,
-    /// Decoupled weight decay, applied to matrices and embeddings; never to norms and biases.
-    #[schemars(range(min = 0.0, max = 10.0))]
-    pub weight_decay: f64,
-}
-
-/// AdamW's defaults.
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            lr: 3e-4,
-            beta1: 0.9,
-            beta2: 0.999,
-            eps: 1e-8,
-            weight_decay: 0.1,
-        }
-    }
+    beta1 = 0.9,
+    weight_decay = 0.1,
 }
 
 impl super::Optimizer for Config {

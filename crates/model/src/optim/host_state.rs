@@ -126,6 +126,50 @@ macro_rules! rates {
 }
 pub(super) use rates;
 
+/// `Config` of AdamW and its relatives: the same fields, ranges and defaults, but for the rate and the decay.
+macro_rules! adam_settings {
+    (
+        $(#[$lr_doc:meta])* lr = $lr:literal,
+        $(#[$beta1_doc:meta])* beta1 = $beta1:literal,
+        weight_decay = $weight_decay:literal $(,)?
+    ) => {
+        #[derive(
+            Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+        )]
+        #[serde(default, deny_unknown_fields)]
+        pub struct Config {
+            $(#[$lr_doc])*
+            #[schemars(range(max = 10.0), extend("exclusiveMinimum" = 0.0))]
+            pub lr: f64,
+            $(#[$beta1_doc])*
+            #[schemars(range(min = 0.0, max = 0.999999))]
+            pub beta1: f64,
+            /// Decay of the squared gradient's running mean.
+            #[schemars(range(min = 0.0, max = 0.999999))]
+            pub beta2: f64,
+            /// Added to the denominator; at least 1e-20.
+            #[schemars(range(min = 0.0, max = 1.0))]
+            pub eps: f64,
+            /// Decoupled weight decay, applied to matrices and embeddings; never to norms and biases.
+            #[schemars(range(min = 0.0, max = 10.0))]
+            pub weight_decay: f64,
+        }
+
+        impl Default for Config {
+            fn default() -> Self {
+                Config {
+                    lr: $lr,
+                    beta1: $beta1,
+                    beta2: 0.999,
+                    eps: 1e-8,
+                    weight_decay: $weight_decay,
+                }
+            }
+        }
+    };
+}
+pub(super) use adam_settings;
+
 /// The state methods of a rule whose state is its field `held`.
 macro_rules! state_is_held {
     () => {

@@ -1,6 +1,6 @@
 //! Schedule-free AdamW: an average of the AdamW iterates replaces the decay of a schedule.
 
-use super::host_state::{HostState, open, rates, state_is_held};
+use super::host_state::{HostState, adam_settings, open, rates, state_is_held};
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
 use crate::kernels::flat;
@@ -8,7 +8,6 @@ use crate::kernels::schedule_free;
 use crate::kernels::update::{Chunks, Part};
 use crate::nn::{ParamInfo, Params};
 use candle_core::{Result, bail};
-use serde::{Deserialize, Serialize};
 
 pub const ENTRY: Entry = Entry {
     id: "schedule_free",
@@ -17,36 +16,12 @@ pub const ENTRY: Entry = Entry {
     source: "Defazio et al. 2024, arXiv 2405.15682",
 };
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
+adam_settings! {
     /// Peak learning rate, one to ten times AdamW's; with `schedule: constant` and a warm-up.
-    #[schemars(range(max = 10.0), extend("exclusiveMinimum" = 0.0))]
-    pub lr: f64,
+    lr = 2.5e-3,
     /// Weight of the average in the point where gradients are computed.
-    #[schemars(range(min = 0.0, max = 0.999999))]
-    pub beta1: f64,
-    /// Decay of the squared gradient's running mean.
-    #[schemars(range(min = 0.0, max = 0.999999))]
-    pub beta2: f64,
-    /// Added to the denominator; at least 1e-20.
-    #[schemars(range(min = 0.0, max = 1.0))]
-    pub eps: f64,
-    /// Decoupled weight decay, applied to matrices and embeddings; never to norms and biases.
-    #[schemars(range(min = 0.0, max = 10.0))]
-    pub weight_decay: f64,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            lr: 2.5e-3,
-            beta1: 0.9,
-            beta2: 0.999,
-            eps: 1e-8,
-            weight_decay: 0.0,
-        }
-    }
+    beta1 = 0.9,
+    weight_decay = 0.0,
 }
 
 impl super::Optimizer for Config {

@@ -15,7 +15,7 @@ pub use fix::settings;
 pub use monitor::Monitor;
 pub use rules::RULES;
 pub use verdict::Verdict;
-pub use view::View;
+pub use view::{PREFERENCES, SOLVED, UNSOLVED_ONE, View};
 
 use crate::base::finding::{Finding, Status};
 use crate::base::registry::Entry;

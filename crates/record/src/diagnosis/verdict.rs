@@ -220,7 +220,7 @@ impl Verdict {
             source: TWO_ERRORS.into(),
             ..Finding::fail(
                 text,
-                "rewards do not tell better completions from worse ones often enough",
+                "rewards do not rank completions often enough",
                 "use easier prompts, more completions per prompt, or SFT on correct answers first",
             )
         }

@@ -82,7 +82,7 @@ pub struct Loss {
 const REPORTED_DROP: f64 = 0.02;
 
 /// A loss this near 0, and no more than this share of the start, is that of a solved task.
-const SOLVED: f64 = 0.1;
+pub const SOLVED: f64 = 0.1;
 const SOLVED_SHARE: f64 = 0.05;
 /// What a solved loss jumps by, in nats, where one example of a batch is not solved.
 pub const UNSOLVED_ONE: f64 = 0.2;

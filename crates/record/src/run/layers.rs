@@ -1,6 +1,9 @@
 //! A metric with one value per block, over steps: rows for a heat map. Memory is bounded: a full map merges its rows
 //! pairwise, so that each then represents 2, 4, 8 … probes.
 
+/// Values that span more than this factor are shown by their logarithm.
+pub const DECADES: f32 = 30.0;
+
 /// Rows before a pairwise merge.
 pub const MAX_ROWS: usize = 512;
 

@@ -359,7 +359,7 @@ pub fn caveats(
             let lead = (second.mean - best.mean).abs();
             if lead < spread && second.without == 0 {
                 told.push(format!(
-                    "the two best differ by {lead:.4}, within the spread of seeds ({spread:.4}): more seeds or more steps would tell them apart"
+                    "the two best differ by {lead:.4}, within the spread of seeds ({spread:.4}): more seeds or more steps would separate them"
                 ));
             }
         }

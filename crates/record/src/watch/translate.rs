@@ -317,7 +317,7 @@ impl Translator {
         self.drop_after(None);
         self.emit(Event::Noted {
             step: 0,
-            text: "the log was written anew: what was read before is dropped, and it is read from its beginning".into(),
+            text: "the log was overwritten: reading it again from the start".into(),
         });
     }
 

@@ -84,8 +84,6 @@ pub struct DataFacts {
     pub checkable: bool,
     /// What completions to the rows' prompts could be compared with.
     pub reference: Option<ReferenceKind>,
-    /// This build can train on it.
-    pub trainable: bool,
     /// The value for `data.format`, if the rows alone are ambiguous.
     pub format_word: Option<&'static str>,
     /// Where columns must be named: the source's `columns`, ours and theirs.
@@ -279,7 +277,6 @@ fn text_facts(text: &str, bytes: u64, n_files: usize) -> DataFacts {
         distinct: Some(distinct.len()),
         checkable: false,
         reference: None,
-        trainable: true,
         format_word: None,
         columns: Vec::new(),
         guessed: None,
@@ -493,7 +490,7 @@ mod tests {
     fn text_is_counted_and_previewed() {
         let facts = look("a.txt", "Grüße\n\n\x1b[2Jzwei\n").unwrap();
         assert_eq!((facts.kind, facts.chars), (DataKind::Text, Some(16)));
-        assert!(facts.trainable && facts.preview == ["Grüße", "·[2Jzwei"]);
+        assert_eq!(facts.preview, ["Grüße", "·[2Jzwei"]);
         assert!(
             corpus("tinyshakespeare")
                 .unwrap()

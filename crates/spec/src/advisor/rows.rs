@@ -1,6 +1,6 @@
 //! The rows of a file, as the data room reads them: format, count, and a preview.
 
-use super::choose::{DataKind, learns_from};
+use super::choose::DataKind;
 use super::faulty::FaultyRows;
 use super::inspection::{DataFacts, ReferenceKind, preview};
 use super::reading::Sample;
@@ -187,7 +187,6 @@ fn sample_facts(sample: &[Record], detected: &DetectedFormat) -> (DataFacts, f64
     let (text, share) = learned(sample, format, columns);
     let distinct: BTreeSet<char> = text.chars().collect();
     let kind = kind(format);
-    let trainable = learns_from(kind);
     let first = sample.first().map(|row| &row.fields);
     let checkable = first.is_some_and(|row| CHECKABLE.iter().any(|key| row.contains_key(*key)));
     let lines: Vec<String> = sample
@@ -212,19 +211,15 @@ fn sample_facts(sample: &[Record], detected: &DetectedFormat) -> (DataFacts, f64
         distinct: None,
         checkable,
         reference: reference(sample, format, columns),
-        trainable,
         format_word: (!detected.sure).then_some(format.word()),
         columns: detected.names.clone(),
         guessed: (!detected.names.is_empty()).then(|| detected.found.clone()),
         labelled: None,
-        note: match trainable {
-            true => [detected.caveat.clone(), silent(sample, format, columns)]
-                .into_iter()
-                .filter(|words| !words.is_empty())
-                .collect::<Vec<_>>()
-                .join("; "),
-            false => format!("no method here trains on {} yet", kind.title()),
-        },
+        note: [detected.caveat.clone(), silent(sample, format, columns)]
+            .into_iter()
+            .filter(|words| !words.is_empty())
+            .collect::<Vec<_>>()
+            .join("; "),
         preview: preview(lines.iter().map(String::as_str)),
     };
     (facts, share)
@@ -533,7 +528,7 @@ fn kind(format: FormatId) -> DataKind {
 #[cfg(test)]
 mod tests {
     use super::first_rows;
-    use crate::advisor::choose::{DataKind, learns_from};
+    use crate::advisor::choose::DataKind;
     use crate::advisor::inspection::{DataFacts, data};
 
     fn look(name: &str, text: &str) -> Result<DataFacts, String> {
@@ -591,8 +586,7 @@ mod tests {
                 (kind, Some(2), checkable),
                 "{row}"
             );
-            let trained = learns_from(kind);
-            assert_eq!((facts.trainable, facts.note.is_empty()), (trained, trained));
+            assert_eq!(facts.note, "");
             assert_eq!(
                 facts.format_word.is_some(),
                 row.contains("question"),

@@ -32,7 +32,7 @@ mod tests;
 
 pub use evaluated::evaluated;
 pub use knob::{Knob, knob};
-pub use preference::ReferenceChoice;
+pub use preference::{ReferenceChoice, ReferenceFault};
 pub use scored::{ScoredBatch, log_sigmoid, read, sigmoid};
 
 use crate::data::{Batch, Unit};

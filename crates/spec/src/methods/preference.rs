@@ -1,6 +1,7 @@
 //! Shared by methods on pairs: their readings, named as in TRL, and the criterion of their best checkpoint.
 
 use super::{Criterion, Knob, ScoredBatch, knob, read};
+use crate::data::Unit;
 use crate::metrics::{Direction, Metric, Readings, Repeatable, id, metric};
 use candle_core::{Result, Tensor};
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,52 @@ pub enum ReferenceChoice {
     AdapterOff,
     /// Every sequence is scored once before the first step: no second copy and no further passes.
     Precomputed,
+}
+
+/// What a reference model and the micro-batches of a method cannot be: rules of specs and of plans of a bare model alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReferenceFault {
+    /// `adapter_off` without an adapter.
+    NoAdapter,
+    /// KTO's baseline over scores that were computed before.
+    FixedBaseline,
+    /// KTO's baseline over no other answer.
+    NoBaseline,
+}
+
+impl ReferenceFault {
+    /// Those of a method on examples of `unit` with this reference, if it needs one.
+    pub fn find(
+        (unit, chosen): (Unit, Option<ReferenceChoice>),
+        has_adapter: bool,
+        micro_batch: u64,
+    ) -> impl Iterator<Item = ReferenceFault> {
+        let is_judged = unit == Unit::Judged;
+        let off = chosen == Some(ReferenceChoice::AdapterOff) && !has_adapter;
+        let fixed = is_judged && chosen == Some(ReferenceChoice::Precomputed);
+        [
+            off.then_some(ReferenceFault::NoAdapter),
+            fixed.then_some(ReferenceFault::FixedBaseline),
+            (is_judged && micro_batch < 2).then_some(ReferenceFault::NoBaseline),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    /// The cause, in a sentence.
+    pub fn what(self) -> &'static str {
+        match self {
+            ReferenceFault::NoAdapter => {
+                "the reference is the model without its adapter, but there is no adapter"
+            }
+            ReferenceFault::FixedBaseline => {
+                "the KL baseline needs reference scores of mismatched answers, which change with every batch"
+            }
+            ReferenceFault::NoBaseline => {
+                "the KL baseline needs other answers in the micro-batch, and there are none"
+            }
+        }
+    }
 }
 
 /// What the wizard asks for where a reference model holds back.

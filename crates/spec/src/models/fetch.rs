@@ -230,7 +230,7 @@ fn weights(
         choice(
             repo,
             e.to_string(),
-            "the repository is broken: tell its owner",
+            "the repository is broken: report it to its owner",
         )
     })?;
     match shards.iter().find(|shard| !has(shard)) {

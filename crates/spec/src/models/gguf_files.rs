@@ -246,7 +246,7 @@ impl Files<'_> {
             [only] if only.is_read() && only.missing.is_none() => Ok(only),
             _ => Err(self.error(
                 format!(
-                    "it has only GGUF files, {} of them, and it is not said which one",
+                    "it has {} GGUF files and nothing else: choose one",
                     self.candidates.len()
                 ),
                 self.others(),

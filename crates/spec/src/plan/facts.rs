@@ -74,7 +74,8 @@ pub struct Facts {
     pub cheaper: &'static str,
     /// A typical peak learning rate, full and with an adapter.
     pub lr: &'static str,
-    pub source: &'static str,
+    /// Where it says more than the method's entry in the registry, or where there is none.
+    own_source: Option<&'static str>,
     /// Whether low-rank adapters make sense.
     pub adapters: bool,
 }
@@ -100,6 +101,12 @@ impl Facts {
     /// The method as this build trains it, with its defaults; `None` where it does not.
     pub fn trained(&self) -> Option<MethodConfig> {
         MethodConfig::usual(self.spec_word)
+    }
+
+    /// The literature that its row is from.
+    pub fn source(&self) -> &'static str {
+        let of_entry = || self.trained().map_or("", |method| method.entry().source);
+        self.own_source.unwrap_or_else(of_entry)
     }
 
     /// Sequences of an example.
@@ -161,7 +168,7 @@ pub const FACTS: &[Facts] = &[
         watch: "training and validation loss, gradient norm",
         cheaper: "a smaller model, or start from a base model",
         lr: "3e-4 to 1e-3",
-        source: "Radford et al. 2018; Hoffmann et al. 2022, arXiv 2203.15556",
+        own_source: Some("Radford et al. 2018; Hoffmann et al. 2022, arXiv 2203.15556"),
         adapters: false,
     },
     Facts {
@@ -179,7 +186,9 @@ pub const FACTS: &[Facts] = &[
         watch: "validation loss on the domain and on general text",
         cheaper: "retrieval instead of training the facts in",
         lr: "1e-5 to 1e-4: a tenth to a third of the pretraining peak",
-        source: "Gururangan et al. 2020, arXiv 2004.10964; Ibrahim et al. 2024, arXiv 2403.08763",
+        own_source: Some(
+            "Gururangan et al. 2020, arXiv 2004.10964; Ibrahim et al. 2024, arXiv 2403.08763",
+        ),
         adapters: true,
     },
     Facts {
@@ -198,7 +207,9 @@ pub const FACTS: &[Facts] = &[
         watch: "validation loss, answer length",
         cheaper: "fewer but better examples; a smaller rank; examples in the prompt",
         lr: "1e-5 full, 2e-4 with LoRA",
-        source: "Ouyang et al. 2022, arXiv 2203.02155; Zhou et al. 2023 (LIMA), arXiv 2305.11206",
+        own_source: Some(
+            "Ouyang et al. 2022, arXiv 2203.02155; Zhou et al. 2023 (LIMA), arXiv 2305.11206",
+        ),
         adapters: true,
     },
     Facts {
@@ -217,7 +228,9 @@ pub const FACTS: &[Facts] = &[
         watch: "divergence, top-1 agreement, cross entropy of held-out answers",
         cheaper: "SFT on answers that the teacher has written",
         lr: "1e-5 full, 2e-4 with LoRA",
-        source: "Agarwal et al. 2024 (GKD), arXiv 2306.13649; Hinton et al. 2015, arXiv 1503.02531",
+        own_source: Some(
+            "Agarwal et al. 2024 (GKD), arXiv 2306.13649; Hinton et al. 2015, arXiv 1503.02531",
+        ),
         adapters: true,
     },
     Facts {
@@ -240,7 +253,7 @@ pub const FACTS: &[Facts] = &[
         watch: "reward margin and accuracy, log-probability of chosen answers",
         cheaper: "ORPO or SimPO need no reference; KTO needs no pairs",
         lr: "5e-7 to 1e-6 full, 5e-6 to 1e-5 with LoRA",
-        source: "Rafailov et al. 2023, arXiv 2305.18290",
+        own_source: None,
         adapters: true,
     },
     Facts {
@@ -262,7 +275,7 @@ pub const FACTS: &[Facts] = &[
         watch: "rewards of good and of bad answers, KL",
         cheaper: "SFT on the good answers only",
         lr: "1e-6 full, 1e-5 with LoRA",
-        source: "Ethayarajh et al. 2024, arXiv 2402.01306",
+        own_source: None,
         adapters: true,
     },
     Facts {
@@ -277,7 +290,7 @@ pub const FACTS: &[Facts] = &[
         watch: "odds ratio, validation loss of chosen answers",
         cheaper: "SFT on the chosen answers only",
         lr: "8e-6",
-        source: "Hong et al. 2024, arXiv 2403.07691",
+        own_source: None,
         adapters: true,
     },
     Facts {
@@ -295,7 +308,7 @@ pub const FACTS: &[Facts] = &[
         watch: "reward margin and accuracy, answer length",
         cheaper: "SFT on the chosen answers only",
         lr: "5e-7 to 1e-6",
-        source: "Meng et al. 2024, arXiv 2405.14734",
+        own_source: None,
         adapters: true,
     },
     Facts {
@@ -310,7 +323,7 @@ pub const FACTS: &[Facts] = &[
         watch: "reward accuracy, likelihood of chosen answers",
         cheaper: "SFT on the chosen answers only",
         lr: "1e-6",
-        source: "Xu et al. 2024, arXiv 2401.08417",
+        own_source: None,
         adapters: true,
     },
     Facts {
@@ -334,7 +347,7 @@ pub const FACTS: &[Facts] = &[
         watch: "reward, fraction of groups with zero variance, entropy, length",
         cheaper: "RLOO with 4 answers; or keep the best of n answers and do SFT",
         lr: "1e-6",
-        source: "Shao et al. 2024 (DeepSeekMath), arXiv 2402.03300",
+        own_source: Some("Shao et al. 2024 (DeepSeekMath), arXiv 2402.03300"),
         adapters: true,
     },
     Facts {
@@ -357,7 +370,7 @@ pub const FACTS: &[Facts] = &[
         watch: "reward, KL, length",
         cheaper: "DPO on pairs of its own completions",
         lr: "1e-6",
-        source: "Ahmadian et al. 2024, arXiv 2402.14740",
+        own_source: None,
         adapters: true,
     },
     Facts {
@@ -383,7 +396,9 @@ pub const FACTS: &[Facts] = &[
         watch: "reward, KL, explained variance, clip fraction",
         cheaper: "RLOO without a critic, then DPO",
         lr: "1e-6 to 3e-6",
-        source: "Schulman et al. 2017, arXiv 1707.06347; Ouyang et al. 2022, arXiv 2203.02155",
+        own_source: Some(
+            "Schulman et al. 2017, arXiv 1707.06347; Ouyang et al. 2022, arXiv 2203.02155",
+        ),
         adapters: true,
     },
     Facts {
@@ -401,7 +416,7 @@ pub const FACTS: &[Facts] = &[
         watch: "accuracy on held-out pairs: 0.65 to 0.75 is typical",
         cheaper: "rules, or an LLM as judge",
         lr: "1e-5 full, 1e-4 with LoRA",
-        source: "Stiennon et al. 2020, arXiv 2009.01325",
+        own_source: Some("Stiennon et al. 2020, arXiv 2009.01325"),
         adapters: true,
     },
     Facts {
@@ -422,7 +437,9 @@ pub const FACTS: &[Facts] = &[
         watch: "answers with and without the passages",
         cheaper: "",
         lr: "",
-        source: "Lewis et al. 2020, arXiv 2005.11401; Brown et al. 2020, arXiv 2005.14165",
+        own_source: Some(
+            "Lewis et al. 2020, arXiv 2005.11401; Brown et al. 2020, arXiv 2005.14165",
+        ),
         adapters: false,
     },
 ];

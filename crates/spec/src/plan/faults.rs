@@ -3,8 +3,8 @@
 use super::reference::ROLLOUTS;
 use super::request::{Answers, Estimator, Method, Request};
 use crate::data::Unit;
-use crate::methods::ReferenceChoice;
 use crate::methods::policy::OnPolicy;
+use crate::methods::{ReferenceChoice, ReferenceFault};
 use crate::spec::RolloutConfig;
 
 /// What cannot be planned, and what to do about it.
@@ -23,25 +23,15 @@ impl Request {
             let what = format!("{} has no reference model", self.method.word());
             return fault(what, "drop --reference");
         }
-        if chosen == ReferenceChoice::AdapterOff && self.lora.is_none() {
-            let what = "the reference is the model without its adapter, but there is no adapter";
-            return fault(
-                what.into(),
-                "add --lora-rank 8, or use frozen or precomputed",
-            );
-        }
-        if !self.is_judged() {
-            return None;
-        }
-        if chosen == ReferenceChoice::Precomputed {
-            let what = "the KL baseline needs reference scores of mismatched answers, which change with every batch";
-            return fault(what.into(), "use frozen, or adapter_off with --lora-rank");
-        }
-        if self.micro_batch < 2 {
-            let what = "the KL baseline needs other answers in the micro-batch, and there are none";
-            return fault(what.into(), "--batch 2 or more");
-        }
-        None
+        let trained = self.method.facts().trained()?;
+        let needs = (trained.needs().unit, Some(chosen));
+        let found = ReferenceFault::find(needs, self.lora.is_some(), self.micro_batch).next()?;
+        let fix = match found {
+            ReferenceFault::NoAdapter => "add --lora-rank 8, or use frozen or precomputed",
+            ReferenceFault::FixedBaseline => "use frozen, or adapter_off with --lora-rank",
+            ReferenceFault::NoBaseline => "--batch 2 or more",
+        };
+        fault(found.what().into(), fix)
     }
 
     /// Whether single answers are judged (KTO).

@@ -1,7 +1,7 @@
 //! Accelerators by name: dense bf16 peak with f32 accumulation and bandwidth from data sheets (a real matmul reaches 50 to
 //! 87 % of the peak), memory as their drivers report it; and a rough price with its source and date, where there is one.
 
-use crate::base::near::closest;
+use crate::base::near;
 
 /// Approximate rental price per hour.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -145,10 +145,13 @@ fn plain(name: &str) -> String {
     plain
 }
 
-/// The most similar name, for an error.
-pub fn nearest(word: &str) -> Vec<&'static str> {
-    let keyed = GPUS.iter().map(|gpu| (plain(gpu.name), gpu.name));
-    closest(3, &plain(word), keyed)
+/// The name that was probably meant.
+pub fn nearest(word: &str) -> Option<&'static str> {
+    let word = plain(word);
+    let names: Vec<String> = GPUS.iter().map(|gpu| plain(gpu.name)).collect();
+    let near = near::nearest(&word, names.iter().map(String::as_str))?;
+    let at = names.iter().position(|name| name == near)?;
+    Some(GPUS[at].name)
 }
 
 #[cfg(test)]
@@ -168,7 +171,9 @@ mod tests {
             assert_eq!(find(said).map(|g| g.name), Some(meant), "{said}");
         }
         assert!(find("h101").is_none());
-        assert!(nearest("h101").contains(&"H100"));
+        assert_eq!(nearest("h101"), Some("H100"));
+        assert_eq!(nearest("RTX 4091"), Some("RTX-4090"));
+        assert_eq!(nearest("FOO"), None);
     }
 
     /// Names as the drivers give them.

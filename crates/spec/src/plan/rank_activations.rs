@@ -315,6 +315,19 @@ mod tests {
     use crate::plan::ranks::on_ranks;
     use crate::plan::{Part, plan, target};
 
+    /// The worker's own constants decide what ranks keep: a plan by others would be wrong in silence.
+    #[test]
+    fn the_constants_are_those_of_the_worker() {
+        let delta = include_str!("../../../../assets/torch_worker/llmtui_worker/delta.py");
+        let mixers = include_str!("../../../../assets/torch_worker/llmtui_worker/mixers.py");
+        let has = |file: &str, name: &str, value: u64| {
+            let line = format!("{name} = {value}");
+            file.lines().any(|of_file| of_file.trim_end() == line)
+        };
+        assert!(has(delta, "CHUNK", CHUNK));
+        assert!(has(mixers, "MOST_TOKENS", MOST_TOKENS));
+    }
+
     /// The shape of SmolLM2-135M, 16 rows of 1,024 tokens, on one GPU.
     fn smollm2(set: &[&str]) -> Request {
         let shape = [

@@ -4,7 +4,7 @@
 use super::shapes::{Anchor, Drawing, Shape};
 use crate::base::human;
 use crate::run::RunState;
-use crate::run::layers::LayerMap;
+use crate::run::layers::{DECADES, LayerMap};
 use crate::wire::MetricInfo;
 
 const WIDTH: f64 = 640.0;
@@ -20,8 +20,7 @@ const MOST: f64 = 360.0;
 const COLUMNS: usize = 64;
 /// Shades, from the lowest to the highest value.
 const SHADES: usize = 12;
-/// Values that span more than this factor are shown by their logarithm.
-const DECADES: f32 = 30.0;
+
 /// At most so many maps.
 const MAX_MAPS: usize = 8;
 

@@ -8,7 +8,7 @@ use whatlang::{Lang, detect};
 pub const ENTRY: Entry = Entry {
     id: "language",
     title: "Language",
-    summary: "1 if the answer is in the given language; 0 if it is surely in another one or too short to tell.",
+    summary: "1 if the answer is in the given language; 0 if it is surely in another one or too short to decide.",
     source: "DeepSeek-R1's language consistency reward, arXiv 2501.12948; trigrams: Cavnar and Trenkle 1994",
 };
 

@@ -125,7 +125,7 @@ pub struct TrainConfig {
     /// module names (`layers.0.*`; `*` for anything). Q, k and v of a block, gate and up, all `in_proj` of a mixer, and all
     /// experts of a block go together. They have no gradients and no moments. Default: none, and adapters freeze all.
     pub freeze: Vec<String>,
-    /// Move the reference model towards the policy as training goes on (TR-DPO, arXiv 2404.09656), for methods that compare with a copy
+    /// Move the reference model towards the policy as training continues (TR-DPO, arXiv 2404.09656), for methods that compare with a copy
     /// of the start weights. Checkpoints hold it.
     pub sync_ref_model: bool,
     /// The policy's share of the reference at each such move, α: reference ← α · policy + (1 − α) · reference.

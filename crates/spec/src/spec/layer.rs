@@ -230,12 +230,7 @@ impl Reader<'_> {
                 (None, None) => node.expected(),
             },
         };
-        self.issue(
-            said,
-            &dotted,
-            format!("`{path_word}` is unknown here"),
-            hint,
-        );
+        self.issue(said, &dotted, format!("unknown value `{path_word}`"), hint);
     }
 
     /// Reads `key: value` in the section of the registry at `path`.

@@ -56,8 +56,8 @@ pub use load::{
 pub use presets::{Preset, SpecSources, preset_text, presets};
 pub use replaced::{says, set_over};
 pub use review::{
-    FEWEST_STEPS, FEWEST_TUNING_STEPS, FEWEST_UPDATES, GOOD_PASSES, LARGE_MODEL, Sizes, less_often,
-    named_template, uneven_rows, usual_rate,
+    FEWEST_STEPS, FEWEST_TUNING_STEPS, FEWEST_UPDATES, GOOD_PASSES, HIGH_RANK, LARGE_MODEL, Sizes,
+    less_often, named_template, uneven_rows, usual_rate,
 };
 pub use reward_summary::reward_summary;
 pub use rollout::{RolloutConfig, RolloutLength};

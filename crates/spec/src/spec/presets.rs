@@ -390,7 +390,7 @@ fn suggestion(target: &str, folder: &Path, child: Option<&OsStr>, sources: &Spec
     });
     let near =
         near_file.or_else(|| nearest(&stem, names.iter().map(String::as_str)).map(String::from));
-    near.map_or_else(|| format!("presets: {}", names.join(", ")), did_you_mean)
+    near.map_or_else(|| format!("known: {}", names.join(", ")), did_you_mean)
 }
 
 /// Files in the folder of the missing one, spelled the same way.

@@ -17,10 +17,9 @@ use super::{RunConfig, embed_corpora};
 use crate::base::near::{did_you_mean, nearest};
 use crate::base::ssh;
 use crate::base::text::one_line;
-use crate::data::Unit;
 use crate::data::tokenizer::TokenizerConfig;
 use crate::hf;
-use crate::methods::ReferenceChoice;
+use crate::methods::ReferenceFault;
 use crate::nn::HeadKind;
 use crate::optim::OptimizerConfig;
 use crate::workers::torch;
@@ -240,12 +239,28 @@ fn machines(torch: &torch::Config, judge: &mut IssueCollector) {
 fn reference(config: &RunConfig, judge: &mut IssueCollector) {
     let needs = config.method.needs();
     let path = format!("method.{}.reference", config.method.entry().id);
-    judge.want(
-        config.adapter.is_some() || needs.reference != Some(ReferenceChoice::AdapterOff),
-        &[&path, "adapter"],
-        "the reference is the model without its adapter, but there is no adapter",
-        "add adapter.lora.rank=8, or use frozen or precomputed",
+    let found = ReferenceFault::find(
+        (needs.unit, needs.reference),
+        config.adapter.is_some(),
+        config.train.micro_batch_size as u64,
     );
+    for fault in found {
+        let (places, fix) = match fault {
+            ReferenceFault::NoAdapter => (
+                vec![path.as_str(), "adapter"],
+                "add adapter.lora.rank=8, or use frozen or precomputed",
+            ),
+            ReferenceFault::FixedBaseline => (
+                vec![path.as_str()],
+                "use frozen, or adapter_off with an adapter",
+            ),
+            ReferenceFault::NoBaseline => (
+                vec!["train.micro_batch_size"],
+                "set train.micro_batch_size to 2 or more",
+            ),
+        };
+        judge.want(false, &places, fault.what(), fix);
+    }
     judge.want(
         config.model.head == HeadKind::Vocabulary || needs.head == HeadKind::Score,
         &["model.head", "train.from"],
@@ -261,20 +276,6 @@ fn reference(config: &RunConfig, judge: &mut IssueCollector) {
         format!("the method {} has no critic", config.method.entry().id),
         "remove it; method.ppo.critic=shared has one",
     );
-    if needs.unit == Unit::Judged {
-        judge.want(
-            needs.reference != Some(ReferenceChoice::Precomputed),
-            &[&path],
-            "the KL baseline needs reference scores of mismatched answers, which change with every batch",
-            "use frozen, or adapter_off with an adapter",
-        );
-        judge.want(
-            config.train.micro_batch_size > 1,
-            &["train.micro_batch_size"],
-            "the KL baseline needs other answers in the micro-batch, and there are none",
-            "set train.micro_batch_size to 2 or more",
-        );
-    }
 }
 
 fn sizes(config: &RunConfig, judge: &mut IssueCollector) {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
-    #[error("unknown task `{said}`; known: {known}")]
+    #[error("unknown task `{said}`")]
     Unknown {
         said: String,
         known: String,
@@ -78,9 +78,11 @@ impl TaskError {
             TaskError::Unknown {
                 near: Some(near), ..
             } => did_you_mean(near).into(),
-            TaskError::Unknown { .. } | TaskError::Absent(_) => {
-                "llmtui eval --list; a path of a .yaml file works too".into()
-            }
+            TaskError::Unknown { known, .. } => format!(
+                "known: {known}; or the path of a .yaml file; llmtui eval --list describes them"
+            )
+            .into(),
+            TaskError::Absent(_) => "llmtui eval --list; a path of a .yaml file works too".into(),
             TaskError::File { .. } => "docs/evaluation.md describes task files".into(),
             TaskError::Rows { why, .. } => match why.hint() {
                 hint if hint.is_empty() => "exclude the task with --tasks".into(),

@@ -1,7 +1,7 @@
 //! Lines over standard input and output: the viewer's side of a child process, and the engine's side inside it.
 
 use super::pipe::{DeliveryState, Disconnect, framed, link, pump};
-use super::{Incoming, Link};
+use super::{COMMANDS, Incoming, Link};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::text::sanitize;
 use crate::wire::{CommandId, Envelope, Event, MAX_LINE, Request, VERSION, decode_command, encode};
@@ -16,8 +16,6 @@ use tokio::process::{Child, ChildStderr, Command};
 const FAREWELL: Duration = Duration::from_secs(2);
 /// Bytes kept of a child's final error output.
 const LAST_WORDS: usize = 4096;
-/// Commands read ahead of the engine.
-const COMMANDS: usize = 64;
 
 /// Starts `program` and exchanges lines with it. The child ends when the link is dropped: its input closes, and it is
 /// killed if it does not react. Its standard error is reported when it dies.

@@ -174,7 +174,7 @@ impl Keymap {
             let known = Context::ALL.iter().find(|c| c.id() == context);
             if known.is_some() && !actions.is_object() {
                 errors.push(error(format!(
-                    "`{context}` wants actions under it: `action: [key, …]`"
+                    "expected actions under `{context}`: `action: [key, …]`"
                 )));
                 continue;
             }
@@ -339,7 +339,7 @@ mod tests {
         for text in ["home:\n", "home: [x]\n"] {
             let errors = Keymap::embedded().overlay("mine", text);
             assert_eq!(errors.len(), 1, "{text}");
-            assert!(errors[0].what.contains("wants actions"), "{errors:?}");
+            assert!(errors[0].what.contains("expected actions"), "{errors:?}");
         }
     }
 

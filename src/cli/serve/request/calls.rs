@@ -135,7 +135,7 @@ fn choice(fields: &mut Fields, tools: &[(Value, bool)]) -> Result<Choice, Wrong>
     match wanted.iter().find(|name| !names.contains(&name.as_str())) {
         Some(name) => {
             let (name, known) = (one_line(name), one_line(&names.join(", ")));
-            let why = format!("there is no tool {name}; there is {known}");
+            let why = format!("unknown tool {name}; available: {known}");
             Err(Wrong::field(CHOICE, why))
         }
         None => Ok(choice),

@@ -336,7 +336,7 @@ fn what_is_wrong_is_named_with_what_was_expected() {
         ),
         (
             json!({"tool_choice": {"type": "function", "function": {"name": "g"}}, "tools": [{"name": "f"}]}),
-            "tool_choice: there is no tool g; there is f",
+            "tool_choice: unknown tool g; available: f",
         ),
         (
             json!({"tool_choice": {"type": "custom"}, "tools": [{"name": "f"}]}),
@@ -348,7 +348,7 @@ fn what_is_wrong_is_named_with_what_was_expected() {
         ),
         (
             json!({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"name": "g"}]}}, "tools": [{"name": "f"}]}),
-            "tool_choice: there is no tool g; there is f",
+            "tool_choice: unknown tool g; available: f",
         ),
         (
             json!({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}, "tools": [{"name": "f"}]}),

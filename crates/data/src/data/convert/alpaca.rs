@@ -58,7 +58,7 @@ fn write(example: &Example) -> Result<Map<String, Value>, String> {
         _ => None,
     };
     if system.as_ref().is_some_and(String::is_empty) {
-        return Err("its system prompt is empty, but Alpaca's empty `system` is none".into());
+        return Err("an empty system prompt cannot be represented in Alpaca format".into());
     }
     let answered = messages.len().is_multiple_of(2);
     let pairs = alternating(&messages)?;

@@ -69,7 +69,7 @@ fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
     }
     let Some(start) = start(subject)? else {
         return Ok(Finding::unknown(
-            "no checkpoint at the full rate is left: the run has learned since its start, and at the end of a schedule other rates tell nothing",
+            "no checkpoint at the full rate is left: the run has learned since its start, and at the end of a schedule other rates show nothing",
             "keep more of them (checkpoint.keep_last, checkpoint.every)",
         ));
     };

@@ -41,7 +41,7 @@ fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
     // Rows that are packed of several texts do not say where these stood.
     if places.is_empty() && n > 0 {
         return Ok(Finding::not_applicable(
-            "rows are packed of several texts, which do not tell their places",
+            "rows are packed of several texts, whose places are not known",
         ));
     }
     Ok(judge(&places))

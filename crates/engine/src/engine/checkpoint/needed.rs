@@ -2,15 +2,12 @@
 //! them. Dependents elsewhere are not known here.
 
 use crate::base::files::read_plain_text;
-use crate::models;
+use crate::models::{self, MAX_ADAPTERS};
 use crate::run::RunDir;
 use crate::spec::{RunSpec, yaml};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-
-/// The longest chain of adapters.
-const MAX_ADAPTERS: usize = 8;
 
 /// Steps of `run` whose checkpoints another run beside it begins from, judges by, or has under its adapter.
 pub fn by_other_runs(run: &RunDir) -> BTreeSet<u64> {

@@ -30,6 +30,7 @@ pub fn export_adapter(
 ) -> Result<Vec<Written>, ExportError> {
     let (word, _, dtypes) = PEFT;
     has_type(word, dtypes, &options.dtype)?;
+    let dtype = float(word, options)?;
     let (peft, base) = (&source.peft, source.base.as_deref());
     let tied = source.tied.as_deref();
     in_folder(to, &mut |folder: &mut Folder| {
@@ -38,7 +39,7 @@ pub fn export_adapter(
             .map_err(|e| ExportError::Adapter(e.into()))?;
         folder.text(hf::ADAPTER_CONFIG, &config)?;
         folder.file(hf::ADAPTER_WEIGHTS, &mut |out| {
-            peft.write(float(options), tied, &source.joins, out)
+            peft.write(dtype, tied, &source.joins, out)
         })?;
         // The tokens that end a turn of its training, which the base's own settings may not name.
         folder.copy(peft.folder(), hf::GENERATION)?;

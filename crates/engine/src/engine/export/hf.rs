@@ -7,7 +7,7 @@ use super::{
 use crate::base::child::Child;
 use crate::base::files::read_plain_text;
 use crate::data::tokenizer::{self, is_qwen2};
-use crate::hf::{self, Naming, Outgoing};
+use crate::hf::{self, Dtype, Naming, Outgoing};
 use crate::nn::ModelConfig;
 use std::path::Path;
 
@@ -41,7 +41,7 @@ pub(super) fn weights(
     naming: Naming,
     folder: &mut Folder,
 ) -> Result<(), ExportError> {
-    let (model, dtype) = (&source.model, float(options));
+    let (model, dtype) = (&source.model, float(FORMAT.word, options)?);
     let config = hf::config_json_for(model, &source.ids, dtype, naming);
     folder.text(hf::CONFIG, &config)?;
     let outgoing = Outgoing::new(model, naming, dtype, options.max_shard_bytes);
@@ -62,15 +62,14 @@ fn index(outgoing: &Outgoing, folder: &mut Folder) -> Result<(), ExportError> {
 pub(super) fn write_each(
     subject: &Subject,
     outgoing: &Outgoing,
-    dtype: &str,
+    dtype: Dtype,
     folder: &mut Folder,
     values: Values<'_>,
 ) -> Result<(), ExportError> {
     let of = (&subject.config, subject.vocab_size);
     let family = hf::family_of(of.0).map(|family| family.model_type());
     let naming = naming(of.0);
-    let word = dtype.parse().unwrap_or_default();
-    let config = hf::config_json_of(of, &subject.ids, word, naming);
+    let config = hf::config_json_of(of, &subject.ids, dtype, naming);
     folder.text(hf::CONFIG, &config)?;
     for (at, name) in outgoing.files().iter().enumerate() {
         folder.file(name, &mut |out| outgoing.write_each(at, values, out))?;
@@ -80,7 +79,7 @@ pub(super) fn write_each(
     match family {
         Some(_) => folder.text(
             card::FILE,
-            &card::card(subject, dtype, &card::About::of(subject)),
+            &card::card(subject, dtype.word(), &card::About::of(subject)),
         ),
         None => Ok(()),
     }

@@ -311,7 +311,7 @@ pub fn export(
 pub(super) fn export_each(
     subject: &Subject,
     outgoing: &Outgoing,
-    dtype: &str,
+    dtype: Dtype,
     to: &Path,
     values: Values<'_>,
 ) -> Result<Vec<Written>, ExportError> {
@@ -323,11 +323,15 @@ pub(super) fn export_each(
 fn has_type(format: &'static str, dtypes: &[&'static str], said: &str) -> Result<(), ExportError> {
     match dtypes.contains(&said) {
         true => Ok(()),
-        false => Err(ExportError::Dtype {
-            format,
-            said: crate::base::text::one_line(said),
-            known: dtypes.join(", "),
-        }),
+        false => Err(no_type(format, dtypes, said)),
+    }
+}
+
+fn no_type(format: &'static str, dtypes: &[&str], said: &str) -> ExportError {
+    ExportError::Dtype {
+        format,
+        said: crate::base::text::one_line(said),
+        known: dtypes.join(", "),
     }
 }
 
@@ -386,8 +390,14 @@ pub fn check_free(to: &Path) -> Result<(), ExportError> {
 }
 
 /// The type of a word that [`FLOATS`] has.
-fn float(options: &Options) -> Dtype {
-    options.dtype.parse().unwrap_or_default()
+///
+/// # Errors
+/// It has no such word: a format that lists others does not ask this.
+fn float(format: &'static str, options: &Options) -> Result<Dtype, ExportError> {
+    options
+        .dtype
+        .parse()
+        .map_err(|_| no_type(format, FLOATS, &options.dtype))
 }
 
 #[cfg(test)]

@@ -222,7 +222,7 @@ impl Constraint for Form {
             .compute_mask_or_eos()
             .map_err(|e| explained(&e))?;
         if allowed.is_zero() {
-            return Err(explained(&"no token of the vocabulary goes on in it"));
+            return Err(explained(&"no token can continue this grammar"));
         }
         for (id, logit) in (0..).zip(logits) {
             if !allowed.is_allowed(id) {
@@ -253,7 +253,8 @@ fn short(why: &str) -> String {
         return "it allows too many things in one place, such as an object with thousands of properties: split it".into();
     }
     if why.contains("coerce_one_of") {
-        return "`oneOf` whose parts are not told apart by a constant cannot be followed: `anyOf` can".into();
+        return "`oneOf` whose parts no constant distinguishes cannot be followed: `anyOf` can"
+            .into();
     }
     if why.contains("'referencing' feature") {
         return "`$ref` to another document: put what it leads to under `$defs`".into();

@@ -193,7 +193,7 @@ impl LoadedModel {
         let (all, context) = (human::bytes(each * n as u64), self.model.shape().seq_len);
         if n > fit && wanted.is_some_and(|n| n > 1) {
             let what = format!(
-                "{n} answers at once, each with the context of {context} tokens, need {all} for their KV caches, but there are {}: four fifths of the {} that are left",
+                "{n} slots, each with the context of {context} tokens, need {all} for their KV caches, but only {} are available (80 % of {} free)",
                 human::bytes(room),
                 human::bytes(memory)
             );
@@ -206,10 +206,9 @@ impl LoadedModel {
         self.rows = Rows::new(n);
         self.answers = vec![None; n];
         if n > 1 || wanted.is_none() {
-            let answers = counted(n as u64, "answer");
-            self.notes.push(format!(
-                "{answers} at once; their KV caches take up to {all}"
-            ));
+            let slots = counted(n as u64, "slot");
+            self.notes
+                .push(format!("{slots}; KV caches take up to {all}"));
         }
         Ok(())
     }

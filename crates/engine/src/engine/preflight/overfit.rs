@@ -167,7 +167,7 @@ fn judge(tries: &[Try]) -> Finding {
     );
     if tries.iter().any(|t| t.status() == Status::Unknown) {
         return Finding::unknown(
-            format!("{evidence}: it falls, but too few steps were made to tell"),
+            format!("{evidence}: it falls, but too few steps were made to decide"),
             "watch whether the loss falls in the first steps of the run",
         );
     }

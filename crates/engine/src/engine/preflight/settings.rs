@@ -6,7 +6,7 @@ use crate::engine::EngineError;
 
 pub const CHECK: Check = Check {
     id: "settings",
-    title: "settings",
+    title: "Settings are in typical ranges",
     computes: false,
     run,
 };

@@ -5,7 +5,7 @@ use super::*;
 use crate::engine::export::{About, AdapterSource, Options, export_adapter};
 use crate::engine::infer::{LoadedModel, TextModel};
 use crate::engine::merge::{Order, RECORD, merge};
-use crate::hf;
+use crate::hf::{self, Dtype};
 use crate::wire::{Prompt, Turn};
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -30,7 +30,7 @@ fn order(base: &Path, adapters: &[(&Path, f64)], to: PathBuf) -> Order {
             .map(|(path, weight)| (path.to_path_buf(), *weight))
             .collect(),
         to,
-        dtype: "f32".into(),
+        dtype: Dtype::F32,
         dequantize: false,
         any_base: false,
         prompts: Vec::new(),
@@ -74,10 +74,10 @@ fn adapters_are_merged_into_their_base_and_nothing_else() {
     assert!(card.contains(&base_name), "{base_name}: {card}");
     assert!(card.contains(&adapters), "{adapters}: {card}");
     // What is written in 16 bits is asked as it is written.
-    let rounded = |dtype: &str| {
+    let rounded = |dtype: Dtype| {
         let order = Order {
-            dtype: dtype.into(),
-            ..order(&folder, &[(one.path(), 1.0)], dir.path().join(dtype))
+            dtype,
+            ..order(&folder, &[(one.path(), 1.0)], dir.path().join(dtype.word()))
         };
         merge(&order).unwrap().rounded.unwrap().off
     };
@@ -87,7 +87,7 @@ fn adapters_are_merged_into_their_base_and_nothing_else() {
             .rounded
             .is_none()
     );
-    let (half, brain) = (rounded("f16"), rounded("bf16"));
+    let (half, brain) = (rounded(Dtype::F16), rounded(Dtype::Bf16));
     assert!(0.0 < half && half < brain && brain < 0.5, "{half} {brain}");
     // A checkpoint holds base and adapter.
     go(&run.checkpoint(6), &[], "own").unwrap();

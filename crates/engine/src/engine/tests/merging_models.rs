@@ -19,7 +19,7 @@ fn order(word: &str, base: Option<&Path>, models: &[(&Path, f64)], to: PathBuf) 
         models: models.iter().map(|(path, _)| path.to_path_buf()).collect(),
         settings: Settings::new(method, of),
         to,
-        dtype: "f32".into(),
+        dtype: hf::Dtype::F32,
         dequantize: false,
     }
 }

@@ -83,7 +83,7 @@ fn a_reward_models_adapter_is_read_over_a_base_that_writes() {
             base,
             adapters: adapter.into_iter().map(|path| (path, 1.0)).collect(),
             to: to.clone(),
-            dtype: "f32".into(),
+            dtype: hf::Dtype::F32,
             dequantize: false,
             any_base: false,
             prompts: Vec::new(),

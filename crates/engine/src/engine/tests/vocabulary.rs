@@ -216,7 +216,7 @@ fn merged(base: &Path, adapter: &Path, to: &Path) {
         base: base.into(),
         adapters: vec![(adapter.into(), 1.0)],
         to: to.into(),
-        dtype: "f32".into(),
+        dtype: hf::Dtype::F32,
         dequantize: false,
         any_base: false,
         prompts: Vec::new(),

@@ -197,7 +197,7 @@ fn index(card: &Card) -> Option<Finding> {
     let Some(index) = card.get("model-index") else {
         return Some(Finding::warn(
             "no results",
-            "users cannot tell how good the model is",
+            "users cannot see how good the model is",
             "run llmtui eval FOLDER; llmtui card RUN adds the results",
         ));
     };

@@ -38,6 +38,10 @@ impl Family for Bamba {
         "bamba"
     }
 
+    fn renames_matrices(&self) -> bool {
+        true
+    }
+
     fn class(&self) -> &'static str {
         "BambaForCausalLM"
     }

@@ -30,6 +30,10 @@ impl Family for DeepSeekV2 {
         "deepseek_v2"
     }
 
+    fn renames_matrices(&self) -> bool {
+        true
+    }
+
     fn class(&self) -> &'static str {
         "DeepseekV2ForCausalLM"
     }

@@ -29,6 +29,10 @@ impl Family for DeepSeekV3 {
         "deepseek_v3"
     }
 
+    fn renames_matrices(&self) -> bool {
+        true
+    }
+
     fn class(&self) -> &'static str {
         "DeepseekV3ForCausalLM"
     }

@@ -29,6 +29,12 @@ pub trait Family: Sync {
         }
     }
 
+    /// Whether its class has other names than ours for matrices that an adapter may be on, or fuses some. Phi-3 is asked by the
+    /// parts of its fused matrices instead.
+    fn renames_matrices(&self) -> bool {
+        false
+    }
+
     /// Reads the model config from the keys.
     ///
     /// # Errors

@@ -32,6 +32,10 @@ impl Family for Glm4MoeLite {
         "glm4_moe_lite"
     }
 
+    fn renames_matrices(&self) -> bool {
+        true
+    }
+
     fn class(&self) -> &'static str {
         "Glm4MoeLiteForCausalLM"
     }

@@ -40,6 +40,10 @@ impl Family for GptNeo {
         "gpt_neo"
     }
 
+    fn renames_matrices(&self) -> bool {
+        true
+    }
+
     fn class(&self) -> &'static str {
         "GPTNeoForCausalLM"
     }

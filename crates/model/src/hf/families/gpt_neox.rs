@@ -37,6 +37,10 @@ impl Family for GptNeoX {
         "gpt_neox"
     }
 
+    fn renames_matrices(&self) -> bool {
+        true
+    }
+
     fn class(&self) -> &'static str {
         "GPTNeoXForCausalLM"
     }

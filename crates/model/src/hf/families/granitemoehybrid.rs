@@ -33,6 +33,10 @@ impl Family for GraniteMoeHybrid {
         "granitemoehybrid"
     }
 
+    fn renames_matrices(&self) -> bool {
+        true
+    }
+
     fn class(&self) -> &'static str {
         "GraniteMoeHybridForCausalLM"
     }

@@ -19,6 +19,10 @@ impl Family for GraniteMoeShared {
         "granitemoeshared"
     }
 
+    fn renames_matrices(&self) -> bool {
+        true
+    }
+
     fn class(&self) -> &'static str {
         "GraniteMoeSharedForCausalLM"
     }

@@ -49,6 +49,10 @@ impl Family for Lfm2 {
         "lfm2"
     }
 
+    fn renames_matrices(&self) -> bool {
+        true
+    }
+
     fn class(&self) -> &'static str {
         "Lfm2ForCausalLM"
     }

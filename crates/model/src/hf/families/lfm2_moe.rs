@@ -17,6 +17,10 @@ impl Family for Lfm2Moe {
         "lfm2_moe"
     }
 
+    fn renames_matrices(&self) -> bool {
+        true
+    }
+
     fn class(&self) -> &'static str {
         "Lfm2MoeForCausalLM"
     }

@@ -96,29 +96,14 @@ pub const FAMILIES: &[&dyn Family] = &[
     &smollm3::SmolLm3,
 ];
 
-/// Families whose classes rename our matrices or fuse some, beside Phi-3.
-const RENAMED: &[&dyn Family] = &[
-    &starcoder2::Starcoder2,
-    &gpt_neo::GptNeo,
-    &gpt_neox::GptNeoX,
-    &lfm2::Lfm2,
-    &lfm2_moe::Lfm2Moe,
-    &qwen3_5::Qwen35,
-    &qwen3_5_moe::Qwen35Moe,
-    &qwen3_next::Qwen3Next,
-    &deepseek_v2::DeepSeekV2,
-    &deepseek_v3::DeepSeekV3,
-    &glm4_moe_lite::Glm4MoeLite,
-    &granitemoeshared::GraniteMoeShared,
-    &granitemoehybrid::GraniteMoeHybrid,
-    &bamba::Bamba,
-];
-
 /// Families with other names than ours for the matrices of adapters of this model: Phi-3 for any model that has the parts of its
 /// fused matrices, others for the models that they compute. Other models may have matrices of the same shapes.
 pub fn renamed(config: &ModelConfig) -> Vec<&'static dyn Family> {
     let shape = config.shape(1);
-    let renaming = RENAMED.iter().copied();
+    let renaming = FAMILIES
+        .iter()
+        .copied()
+        .filter(|family| family.renames_matrices());
     let mut found: Vec<&'static dyn Family> = vec![&phi3::Phi3];
     found.extend(renaming.filter(|family| covers(*family, config, &shape)));
     found

@@ -41,6 +41,10 @@ impl Family for Qwen35 {
         TEXT
     }
 
+    fn renames_matrices(&self) -> bool {
+        true
+    }
+
     fn class(&self) -> &'static str {
         CLASS
     }

@@ -36,6 +36,10 @@ impl Family for Qwen35Moe {
         TEXT
     }
 
+    fn renames_matrices(&self) -> bool {
+        true
+    }
+
     fn class(&self) -> &'static str {
         CLASS
     }

@@ -38,6 +38,10 @@ impl Family for Qwen3Next {
         "qwen3_next"
     }
 
+    fn renames_matrices(&self) -> bool {
+        true
+    }
+
     fn class(&self) -> &'static str {
         "Qwen3NextForCausalLM"
     }

@@ -44,6 +44,10 @@ impl Family for Starcoder2 {
         "starcoder2"
     }
 
+    fn renames_matrices(&self) -> bool {
+        true
+    }
+
     fn class(&self) -> &'static str {
         "Starcoder2ForCausalLM"
     }

@@ -1,7 +1,7 @@
 //! The loss or its gradient is not finite, or the loss is above that of a uniform prediction, or most of its gain is lost. A
 //! passing spike does not count: every one of 20 readings must be that high.
 
-use super::metric;
+use super::{SPIKE_SIGMAS, metric};
 use crate::base::finding::{Finding, Signal};
 use crate::base::human;
 use crate::base::registry::Entry;
@@ -22,8 +22,7 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
-/// Margin above the best: in standard deviations of a step, and as a share of the gain since the start.
-const SIGMAS: f64 = 7.0;
+/// Margin above the best, as a share of the gain since the start.
 const GAINED: f64 = 0.5;
 /// Parts of a run in which the beginning of a long stretch of non-finite readings is searched for.
 const PARTS: usize = 1_024;
@@ -53,7 +52,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         return Some(above_line(view, loss, line, loss.worst.mean));
     }
     let gained = loss.start - loss.best.mean;
-    let clear = (SIGMAS * loss.sigma).max(NATS);
+    let clear = (SPIKE_SIGMAS * loss.sigma).max(NATS);
     let far = |value: f64| value - loss.best.mean > clear.max(GAINED * gained);
     let far = far(loss.floor) || far(newest_floor(view)?) && is_lost_in_val(view);
     far.then(|| {

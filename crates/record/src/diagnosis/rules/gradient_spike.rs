@@ -1,6 +1,6 @@
 //! Gradient norms far above those of the steps before them.
 
-use super::{diverged, metric};
+use super::{SPIKE_SIGMAS, diverged, metric};
 use crate::base::finding::{Finding, Signal};
 use crate::base::human;
 use crate::base::registry::Entry;
@@ -31,9 +31,8 @@ const LEAST: usize = 20;
 const CLUSTER: usize = 5;
 /// Early norms fall from large to small, with or without warm-up.
 const SILENCE: u64 = 100;
-/// Steps within which the loss reacts, and its deviation in standard deviations.
+/// Steps within which the loss reacts.
 const ANSWER: u64 = 5;
-const SIGMAS: f64 = 7.0;
 
 /// A norm above its baseline.
 struct Spike {
@@ -164,7 +163,7 @@ fn loss_spike(view: &View<'_>, step: u64) -> Option<(bool, Option<Signal>)> {
     let baseline = median(&before)?;
     let answer = losses[at..].iter().take_while(|p| p.step <= step + ANSWER);
     let worst = answer.max_by(|a, b| a.value.total_cmp(&b.value))?;
-    let least = SIGMAS * loss.sigma.max(1e-3 * baseline);
+    let least = SPIKE_SIGMAS * loss.sigma.max(1e-3 * baseline);
     let jumps = worst.value > baseline + least.max(loss.least_jump(baseline));
     let answer = jumps.then(|| {
         let (from, to) = (human::number(baseline), human::number(worst.value));

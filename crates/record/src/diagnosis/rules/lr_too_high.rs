@@ -1,7 +1,7 @@
 //! Two signals of a learning rate that is too high: the loss rises or spikes, and updates or gradients grow with it. One of
 //! them alone is not enough: healthy runs may be clipped at every step.
 
-use super::{lost, metric, train_loss};
+use super::{SPIKE_SIGMAS, lost, metric, train_loss};
 use crate::base::finding::{Finding, Signal};
 use crate::base::human;
 use crate::base::registry::Entry;
@@ -27,8 +27,7 @@ const LARGE: f64 = 1e-2;
 const GROWTH: f64 = 1.5;
 /// Share of steps whose gradient was clipped.
 const CLIPPED: f64 = 0.9;
-/// Losses this many standard deviations above the median of the preceding ones are spikes; more than this many are a cluster.
-const SIGMAS: f64 = 7.0;
+/// More spikes of the loss than this are a cluster.
 const SPIKES: usize = 5;
 /// Preceding losses that a spike is measured against.
 const BEFORE: usize = 10;
@@ -81,7 +80,7 @@ fn instability(view: &View<'_>, loss: &Loss) -> Option<Signal> {
         .windows(BEFORE + 1)
         .filter(|part| {
             let (value, before) = (part[BEFORE], median(&part[..BEFORE]));
-            let least = |x: f64| (SIGMAS * loss.sigma.max(QUIET * x)).max(loss.least_jump(x));
+            let least = |x: f64| (SPIKE_SIGMAS * loss.sigma.max(QUIET * x)).max(loss.least_jump(x));
             before.is_some_and(|x| value > x + least(x))
         })
         .count();

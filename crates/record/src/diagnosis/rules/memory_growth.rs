@@ -75,7 +75,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         Some(program) => Finding::warn(
             signals,
             format!("{program} holds more and more memory; eventually the kernel kills the run"),
-            "a resume from a checkpoint starts it anew; mend the leak there, in what it keeps from one call to the next",
+            "a resume from a checkpoint restarts it; fix the leak there: state kept between calls",
         ),
     })
 }

@@ -1,5 +1,8 @@
 //! The list of rules, in display order. A rule is one file and one word here.
 
+/// Standard deviations above the usual loss from which on a loss is a spike (OLMo 2, arXiv 2501.00656).
+const SPIKE_SIGMAS: f64 = 7.0;
+
 mod answer_length;
 mod attention_collapse;
 mod big_steps;

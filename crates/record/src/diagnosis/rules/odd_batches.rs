@@ -1,6 +1,6 @@
 //! Single batches that differ from the rest.
 
-use super::metric;
+use super::{SPIKE_SIGMAS, metric};
 use crate::base::finding::{Finding, Signal};
 use crate::base::human;
 use crate::base::registry::Entry;
@@ -20,7 +20,6 @@ pub const RULE: Rule = Rule {
     judge,
 };
 
-const SIGMAS: f64 = 7.0;
 const TIMES: f64 = 2.0;
 const COUNT: usize = 3;
 const BEFORE: usize = 10;
@@ -45,7 +44,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             let Some(middle) = median(&before) else {
                 return false;
             };
-            let line = (SIGMAS * sigma.max(QUIET * middle)).max(UNSOLVED_ONE);
+            let line = (SPIKE_SIGMAS * sigma.max(QUIET * middle)).max(UNSOLVED_ONE);
             let (here, next) = (losses[*at], losses[at + 1]);
             here.step > view.warmup() + 100
                 && here.value > middle + line

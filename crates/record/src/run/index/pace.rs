@@ -6,8 +6,8 @@ use crate::run::newest_loss;
 use crate::wire::{Event, decode_envelope, id};
 use std::collections::VecDeque;
 
-/// Number of steps of the log that count.
-const WINDOW: usize = 64;
+/// Number of steps of the log that count: as in a fold.
+const WINDOW: usize = crate::run::state::PACE_WINDOW;
 /// Lines that are held: those of the pace, and those of the training loss that is shown.
 const LINES: usize = newest_loss::WINDOW;
 const _: () = assert!(LINES >= WINDOW);

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 /// Why a name matches no run.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
-    #[error("no run named {word:?} in {runs_dir}{}", list_hint(.known))]
+    #[error("no run named `{}` in {runs_dir}{}", one_line(.word), list_hint(.known))]
     Unknown {
         word: String,
         runs_dir: PathBuf,
         known: Vec<String>,
     },
-    #[error("{word:?} matches {} runs: {}; use more of the name", .fits.len(), some(.fits))]
+    #[error("`{}` matches {} runs: {}; use more of the name", one_line(.word), .fits.len(), some(.fits))]
     Ambiguous { word: String, fits: Vec<String> },
     #[error(transparent)]
     Run(#[from] RunError),

@@ -11,7 +11,7 @@ mod speed;
 mod words;
 
 pub use comparable::OtherRows;
-pub use pace::Pace;
+pub use pace::{Pace, WINDOW as PACE_WINDOW};
 pub use parts::{
     Answer, CheckpointMark, Diagnosed, Evaluation, Examined, Finish, Head, Level, LogLine, Mark,
     MarkKind, Notice, Rescue, Sample,

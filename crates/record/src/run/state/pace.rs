@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Number of recent step intervals.
-const WINDOW: usize = 64;
+pub const WINDOW: usize = 64;
 /// Number of recent interruptions of a kind.
 const INTERRUPTIONS: usize = 8;
 

@@ -255,7 +255,7 @@ impl Source for Table {
                 if !std::mem::replace(&mut self.said_stepless, true) {
                     let cell = one_line(cell);
                     items.push(Item::Trouble(format!(
-                        "`{cell}` is no step: such rows are left out; write steps as whole numbers"
+                        "`{cell}` is not a step number: such rows are left out; write steps as whole numbers"
                     )));
                 }
                 continue;

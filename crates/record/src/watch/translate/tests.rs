@@ -55,7 +55,7 @@ fn steps_that_go_back_are_a_resume_and_a_restart_begins_anew() {
     assert_eq!(state.series["train/loss"].len(), 1);
     let anew = |state: &RunState| {
         let notes = state.marks.iter().map(|mark| mark.text.as_str());
-        notes.filter(|text| text.contains("written anew")).count()
+        notes.filter(|text| text.contains("overwritten")).count()
     };
     assert_eq!(anew(&state), 1);
     // A log that goes on behind the one before is the next part of the same run.

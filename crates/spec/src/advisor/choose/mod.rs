@@ -207,7 +207,7 @@ fn judge(facts: &'static Facts, inputs: &Inputs) -> Vec<Advice> {
                 verdict = Verdict::Unfit;
             }
         }
-        let trains = available(facts) && trainable(adapter);
+        let trains = available(facts);
         let quantize_first = adapter == Adapter::QLora && inputs.packed_bytes.is_none();
         Advice {
             facts,
@@ -220,28 +220,6 @@ fn judge(facts: &'static Facts, inputs: &Inputs) -> Vec<Advice> {
         }
     };
     options.into_iter().map(advice).collect()
-}
-
-/// True if this build trains data of this kind by any method.
-pub fn learns_from(kind: DataKind) -> bool {
-    let words: &[&str] = match kind {
-        DataKind::Text => &["pretrain"],
-        DataKind::Demos => &["sft", "distill"],
-        DataKind::Pairs => &["dpo", "orpo", "reward"],
-        DataKind::Thumbs => &["kto"],
-        DataKind::Prompts => &["grpo", "rloo"],
-    };
-    FACTS
-        .iter()
-        .any(|facts| words.contains(&facts.spec_word) && available(facts))
-}
-
-/// True if this build trains the weights in this form.
-fn trainable(adapter: Adapter) -> bool {
-    match adapter {
-        Adapter::Full => true,
-        Adapter::Lora | Adapter::QLora => schema::root().at("adapter.lora").is_some(),
-    }
 }
 
 /// The best method that this build trains and that can use the data at all: plain text can always be continued.

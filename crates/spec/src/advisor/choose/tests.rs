@@ -426,7 +426,7 @@ fn what_is_available_comes_from_the_registry() {
 fn every_method_says_what_it_needs_costs_and_risks() {
     for facts in FACTS {
         assert!(!facts.needs.is_empty() && !facts.cost.is_empty() && !facts.risks.is_empty());
-        assert!(facts.source.contains("20") || facts.source.contains("arXiv"));
+        assert!(facts.source().contains("20") || facts.source().contains("arXiv"));
         let same = FACTS.iter().filter(|f| f.id == facts.id).count();
         assert_eq!(same, 1);
     }

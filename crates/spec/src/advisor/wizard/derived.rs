@@ -284,10 +284,6 @@ impl Wizard {
         if self.answers.begin == Begin::Config {
             return None;
         }
-        if let Some(facts) = self.chosen_data().filter(|facts| !facts.trainable) {
-            let why = format!("{}: go back to data and choose another", facts.note);
-            return Some((Step::Data, why));
-        }
         if self.answers.data.is_some_and(|d| d.described().is_some()) {
             let why = "the data was only described: go back to data and choose a file";
             return Some((Step::Data, why.into()));

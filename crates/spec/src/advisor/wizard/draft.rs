@@ -29,8 +29,8 @@ const FOLLOW: [(&str, u64); 4] = [
     ("checkpoint.every", 4),
 ];
 const LORA_RANK: u64 = 8;
-/// For much new text, as the rule of continued pretraining says.
-const HIGH_RANK: u64 = 64;
+/// For much new text: what the review of a spec asks for, too.
+const HIGH_RANK: u64 = crate::spec::HIGH_RANK as u64;
 /// In the sentence of a template that trains without an adapter.
 const ALL_WEIGHTS: &str = "all weights";
 

@@ -35,7 +35,7 @@ pub const ANSWERS: &[Knob] = &[
     knob(
         "rollout.group_size",
         "4 to 16",
-        "completions per prompt: more of them tell better which are good, and a step has fewer prompts",
+        "completions per prompt: more of them rank answers better, and a step has fewer prompts",
     ),
     knob(
         "rollout.max_new_tokens",

@@ -227,8 +227,7 @@ impl Wizard {
     fn accept(&mut self) {
         let kept = std::mem::replace(&mut self.accepted, self.answers.clone());
         let found = |path: &str, known: bool| known || path.trim().is_empty();
-        let data = self.data_facts();
-        let data = data.is_some_and(|facts| facts.as_ref().is_ok_and(|facts| facts.trainable));
+        let data = self.data_facts().is_some_and(Result::is_ok);
         let config = self.config_facts().is_some_and(Result::is_ok);
         let start = self.answers.start_path.trim();
         let known = self.model.as_ref().filter(|(known, _)| known == start);

@@ -1,6 +1,6 @@
 //! Keys of Axolotl's flat YAML.
 
-use super::defaults::{CPO, DROPOUT, DefaultSetting, GRPO, LEN, PREFERENCES, has_key};
+use super::defaults::{CPO, DROPOUT, DefaultSetting, GRPO, LEN, WITHOUT_DROPOUT, has_key};
 use super::freeze::{Frozen, unfrozen};
 use super::shared::{
     BASE, FOREIGN_ADAPTER, KERNELS, NEW_ROWS, NEW_TOKENS, NO_TRACKER, NO_UPLOAD, OPTIMIZERS,
@@ -111,7 +111,7 @@ impl Tool for Axolotl {
 
     /// TRL's trainers are behind it.
     fn default_adapters(&self, reader: &mut Reader, map: &Map<String, Value>) {
-        reader.without_dropout(map, PREFERENCES);
+        reader.without_dropout(map, WITHOUT_DROPOUT);
     }
 }
 

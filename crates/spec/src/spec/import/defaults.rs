@@ -58,8 +58,8 @@ pub(super) const ANSWER: DefaultSetting =
 pub(super) const ONE_ANSWER: DefaultSetting =
     (&["answers to each prompt"], "rollout.group_size", "1");
 
-/// Methods whose trainers in TRL turn dropout off unless told otherwise.
-pub(super) const PREFERENCES: &[&str] = &["dpo", "kto", "orpo", "simpo", "cpo"];
+/// Methods whose trainers in TRL turn dropout off by default.
+pub(super) const WITHOUT_DROPOUT: &[&str] = &["dpo", "kto", "orpo", "simpo", "cpo"];
 
 /// TRL's `CPOConfig`, which Axolotl fills in.
 pub(super) const CPO: &[DefaultSetting] = &[

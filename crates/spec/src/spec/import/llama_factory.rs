@@ -1,7 +1,7 @@
 //! Keys of LLaMA-Factory's flat YAML beyond those of Hugging Face's trainer.
 
 use super::defaults::{
-    ALPHA, DROPOUT, DefaultSetting, LEN, ONE_ANSWER, PREFERENCES, RANK, TARGETS, has_key,
+    ALPHA, DROPOUT, DefaultSetting, LEN, ONE_ANSWER, RANK, TARGETS, WITHOUT_DROPOUT, has_key,
 };
 use super::freeze::{Freeze, Frozen};
 use super::shared::{
@@ -48,7 +48,7 @@ impl Tool for LlamaFactory {
             None => silent.iter().map(ToString::to_string).collect(),
         };
         let Some(layers) = said(TRAINED_LAYERS).map_or(Some(2), Value::as_i64) else {
-            return Some(Err(format!("{TRAINED_LAYERS} is no whole number")));
+            return Some(Err(format!("{TRAINED_LAYERS} is not a whole number")));
         };
         let freeze = Freeze {
             layers,
@@ -121,7 +121,7 @@ impl Tool for LlamaFactory {
 
     /// Twice the rank; its trainers for preferences are TRL's.
     fn default_adapters(&self, reader: &mut Reader, map: &Map<String, Value>) {
-        reader.without_dropout(map, PREFERENCES);
+        reader.without_dropout(map, WITHOUT_DROPOUT);
         if !has_key(map, "lora_alpha") {
             let rank = reader.draft.value(RANK).as_u64();
             let alpha = (2 * rank.unwrap_or_default()).to_string();

@@ -64,7 +64,7 @@ pub(super) const WINDOWS: &str =
 pub(super) const PACKING: &str = "packed documents never attend to each other here";
 pub(super) const HELD_OUT: &str = "random rows, or the end of a single text";
 pub(super) const NOTHING_HELD_OUT: &str =
-    "the tool holds nothing out; a run needs a little to tell learning from memorizing";
+    "the tool holds nothing out; a run needs a little to distinguish learning from memorizing";
 pub(super) const NO_UPLOAD: &str = "nothing is uploaded";
 pub(super) const KERNELS: &str = "kernels are chosen by the engine";
 pub(super) const FOREIGN_ADAPTER: &str = "training begins with new adapters, not with these: merge them into the base model and name that folder in train.from";

@@ -205,7 +205,7 @@ pub fn columns_of(text: &str) -> Vec<String> {
 impl Reader {
     /// Takes a method for TRL's trainer, and says how sure that is.
     pub(super) fn trainer(&mut self, method: &str, by: &By) {
-        let of = "no key of the file tells which TRL trainer it is for";
+        let of = "no key of the file names its TRL trainer";
         let choose = "llmtui import --method dpo, reward, kto, sft … says it";
         let (theirs, words) = match by {
             By::Said => return self.method_line(format!("(--method {method})"), method),
@@ -222,7 +222,7 @@ impl Reader {
                 format!("{of}, and its rows are {rows}: {choose}"),
             ),
             By::Nothing => (
-                "(nothing says the trainer)".to_string(),
+                "(no trainer named)".to_string(),
                 format!("{of}, and sft is a guess: {choose}"),
             ),
         };

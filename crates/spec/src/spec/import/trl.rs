@@ -1,8 +1,8 @@
 //! Keys of TRL's trainers beyond Hugging Face's.
 
 use super::defaults::{
-    ALPHA, ANSWER, CPO, DROPOUT, DefaultSetting, GRPO, LEN, ONE_ANSWER, PREFERENCES, RANK, TARGETS,
-    has_key,
+    ALPHA, ANSWER, CPO, DROPOUT, DefaultSetting, GRPO, LEN, ONE_ANSWER, RANK, TARGETS,
+    WITHOUT_DROPOUT, has_key,
 };
 use super::shared::{PACKING, QUANTIZED, WHOLE_TURNS, WINDOWS};
 use super::tool::Tool;
@@ -104,7 +104,7 @@ impl Tool for Trl {
     }
 
     fn default_adapters(&self, reader: &mut Reader, map: &Map<String, Value>) {
-        reader.without_dropout(map, &[PREFERENCES, &["reward", "ppo"]].concat());
+        reader.without_dropout(map, &[WITHOUT_DROPOUT, &["reward", "ppo"]].concat());
     }
 }
 

@@ -10,7 +10,8 @@ use crate::spec::{Growth, PresetGroup, RunSpec};
 
 /// Tokens of text that adapters of a small rank cannot take in.
 const MUCH: u64 = 50_000_000;
-const HIGH_RANK: usize = 64;
+/// The rank that is recommended for them.
+pub const HIGH_RANK: usize = 64;
 
 pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     let (spec, mut list) = (subject.spec, Vec::new());

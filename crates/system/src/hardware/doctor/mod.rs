@@ -50,6 +50,7 @@ mod xid;
 use super::gpu::Gpu;
 use super::machine::{AcceleratorKind, Machine};
 pub use crate::base::finding::{Finding, Status};
+pub use temperature::HOT;
 
 /// An accelerator of another vendor: is it present, and does this user have access? `fix` is for missing access.
 fn may_be_opened(machine: &Machine, kind: AcceleratorKind, fix: &str) -> Finding {

@@ -11,7 +11,8 @@ pub const CHECK: Check = Check {
     judge,
 };
 
-const HOT: u32 = 83;
+/// Degrees Celsius from which on a GPU is hot.
+pub const HOT: u32 = 83;
 const HOT_MEMORY: u32 = 95;
 
 fn judge(machine: &Machine) -> Finding {

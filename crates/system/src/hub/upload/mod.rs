@@ -1,13 +1,13 @@
 //! Uploads a folder as one commit: large files by git LFS, skipping those that the hub already has, so that an interrupted
 //! upload continues with the next file; small ones inside the commit itself.
 
-mod base64;
 mod lfs;
 #[cfg(test)]
 mod tests;
 
 use super::http::{Http, encoded};
 use super::{HubConfig, HubError, Repo};
+use crate::base::base64;
 use crate::base::files::{open_plain, read_plain, read_plain_text};
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -246,7 +246,10 @@ impl Reader {
         let lost = |kind, what: String| Err(WorkerFailure::new(kind, None, what));
         if let Err(output) = node_message::skip_to_greeting(&mut output) {
             if !output.is_empty() {
-                let what = format!("{}: it says {output:?} where llmtui was called", self.name);
+                let what = format!(
+                    "{}: unexpected output {output:?} from `llmtui` on that host",
+                    self.name
+                );
                 let _ = sender.send(lost(FailureKind::Unreachable, what));
             }
             return self.shared.end("it hung up");

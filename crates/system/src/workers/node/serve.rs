@@ -262,7 +262,7 @@ impl Ranks {
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(HELLO_TIMEOUT))?;
         let mut from = stream.try_clone()?;
-        let none = || io::Error::other("it says not which rank it is");
+        let none = || io::Error::other("the rank is missing from the message");
         let hello = Frame::read(&mut from)?.ok_or_else(none)?;
         stream.set_read_timeout(None)?;
         let number = |key: &str| hello.header[key].as_u64();

@@ -85,7 +85,7 @@ fn identified(hello: &Value, ranks: usize) -> Result<(usize, i32), String> {
     let number = |key: &str| hello[key].as_u64();
     if number("protocol") != Some(PROTOCOL) {
         return Err(format!(
-            "a worker speaks version {} of what is said here, this program {PROTOCOL}",
+            "protocol version mismatch: worker {}, llmtui {PROTOCOL}",
             hello["protocol"]
         ));
     }
@@ -96,8 +96,9 @@ fn identified(hello: &Value, ranks: usize) -> Result<(usize, i32), String> {
     match (rank, pid, number("world") == Some(ranks as u64)) {
         (Some(rank), Some(pid), true) => Ok((rank, pid)),
         _ => Err(format!(
-            "a worker says {}, which is none of {ranks} ranks",
-            one_line(&hello.to_string())
+            "unexpected greeting {}: it needs a rank from 0 to {}, a process id, and a world of {ranks}",
+            one_line(&hello.to_string()),
+            ranks.saturating_sub(1)
         )),
     }
 }

@@ -46,7 +46,7 @@ impl JobContext {
     pub fn continue_pipeline(&self, run_dir: &Path) -> Result<(PipelineDir, Linked), String> {
         let run = RunDir::open(run_dir).map_err(|e| e.to_string())?;
         let of = pipeline::membership(&run, &self.runs_dir);
-        let dir = of.ok_or("this run is no stage of a pipeline")?.dir;
+        let dir = of.ok_or("this run is not part of a pipeline")?.dir;
         let run = begin_pipeline(&dir, false, &self.runs_dir, &self.env)?;
         let linked = self.join(&run);
         Ok((dir, linked))

@@ -214,15 +214,15 @@ fn live_stage(store: &Store, keymap: &Keymap) -> Request {
     let goes_on = held.and_then(OpenRun::continues).is_some();
     let stage = held.and_then(|held| held.stage.as_ref());
     let words = match stage.map(|stage| (&stage.live, &stage.standing)) {
-        None => "this run is no stage of a pipeline".into(),
+        None => "this run is not part of a pipeline".into(),
         Some((Some((_, path)), _)) => return Request::OpenRun(path.clone()),
         Some((None, PipelineStatus::Running)) => "no other stage of the pipeline trains now".into(),
         Some((None, PipelineStatus::Finished)) => "the pipeline is finished".into(),
         Some((None, PipelineStatus::Halted { .. })) if goes_on => {
-            keymap.fill("the pipeline stands still; {pause} continues it")
+            keymap.fill("the pipeline is halted; {pause} continues it")
         }
         Some((None, PipelineStatus::Halted { resume })) => {
-            format!("the pipeline stands still; {resume} continues it")
+            format!("the pipeline is halted; {resume} continues it")
         }
     };
     Request::Toast(Level::Info, words)

@@ -3,6 +3,7 @@
 use super::UiOptions;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::files::{not_read, read_plain_text};
+use crate::base::near::{nearest, unknown};
 use crate::base::paths::{Env, misnamed};
 use crate::base::text::shown;
 use crate::spec::SpecSources;
@@ -90,10 +91,11 @@ fn all_themes(env: &Env, sources: &SpecSources, complaints: &mut Vec<String>) ->
 }
 
 fn missing(wanted: &str, themes: &Themes) -> Option<String> {
-    let names = || themes.names().map(|(name, _)| name).collect::<Vec<_>>();
     (!themes.contains(wanted)).then(|| {
-        let list = names().join(", ");
-        format!("unknown theme {wanted}; themes: {list}")
+        let names: Vec<&str> = themes.names().map(|(name, _)| name).collect();
+        let near = nearest(wanted, names.iter().copied());
+        let (what, fix) = unknown("theme", wanted, near, &names);
+        format!("{what}; {fix}")
     })
 }
 
@@ -186,6 +188,6 @@ mod tests {
         }
         let why = check_theme("other", &env, &sources).unwrap_err();
         assert!(why.contains("rename it to other.yaml"), "{why}");
-        assert!(why.contains("unknown theme other"), "{why}");
+        assert!(why.contains("unknown theme `other`"), "{why}");
     }
 }

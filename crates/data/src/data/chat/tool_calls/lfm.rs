@@ -55,7 +55,7 @@ fn call(function: &Function) -> Result<Grammar, String> {
     let named = parameters.iter().map(|parameter| parameter.name.as_str());
     if let Some(name) = named.chain([function.name]).find(|name| !is_name(name)) {
         return Err(format!(
-            "the parameters of {}: `{name}` is no name of Python, in which this model calls tools",
+            "the parameters of {}: `{name}` is not a Python identifier, and this model writes calls as Python",
             function.name
         ));
     }

@@ -1,5 +1,6 @@
 //! Assembles a tokenizer.json from parts: shared by files of different origin.
 
+use crate::base::base64;
 use crate::data::tokenizer::marks::{Added, Marks};
 use crate::data::tokenizer::patterns::Pattern;
 use serde_json::{Map, Value, json};
@@ -225,7 +226,7 @@ impl Spaces {
     fn normalizer(&self) -> Value {
         let mut steps = Vec::new();
         if !self.charsmap.is_empty() {
-            let charsmap = base64(&self.charsmap);
+            let charsmap = base64::encode(&self.charsmap);
             steps.push(json!({"type": "Precompiled", "precompiled_charsmap": charsmap}));
         }
         if self.collapse {
@@ -321,39 +322,9 @@ fn merges<'a>(
     merges.into_iter().map(|(_, l, r)| (l, r)).collect()
 }
 
-/// Standard base64 with padding: how a tokenizer.json holds the normalizer's trie.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let group = chunk
-            .iter()
-            .chain(&[0, 0])
-            .take(3)
-            .fold(0usize, |group, byte| group << 8 | usize::from(*byte));
-        for digit in 0..4 {
-            text.push(match digit <= chunk.len() {
-                true => DIGITS[group >> (18 - 6 * digit) & 63] as char,
-                false => '=',
-            });
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn base64_is_the_standard_one() {
-        // RFC 4648, section 10
-        let texts = ["", "f", "fo", "foo", "foob", "fooba", "foobar"];
-        let coded = [
-            "", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy",
-        ];
-        assert_eq!(texts.map(|t| base64(t.as_bytes())), coded.map(String::from));
-    }
 
     #[test]
     fn merges_follow_the_scores() {

@@ -5,14 +5,15 @@ use super::{Imported, bytes, fault};
 use crate::base::protobuf::{Field, fields};
 use crate::data::DataError;
 use crate::data::tokenizer::marks::{Added, Marks};
+use crate::data::tokenizer::to_gguf;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// Kinds of a piece.
-pub const UNKNOWN: u64 = 2;
-pub const CONTROL: u64 = 3;
-pub const USER_DEFINED: u64 = 4;
-pub const UNUSED: u64 = 5;
+/// Kinds of a piece, whose numbers llama.cpp took over.
+pub const UNKNOWN: u64 = to_gguf::UNKNOWN as u64;
+pub const CONTROL: u64 = to_gguf::CONTROL as u64;
+pub const USER_DEFINED: u64 = to_gguf::USER_DEFINED as u64;
+pub const UNUSED: u64 = to_gguf::UNUSED as u64;
 
 #[derive(Debug, Clone)]
 struct Piece {

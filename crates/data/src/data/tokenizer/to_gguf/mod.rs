@@ -13,10 +13,10 @@ use serde_json::Value as Json;
 
 /// llama.h, `enum llama_token_type`.
 const NORMAL: i32 = 1;
-const UNKNOWN: i32 = 2;
-const CONTROL: i32 = 3;
-const USER_DEFINED: i32 = 4;
-const UNUSED: i32 = 5;
+pub const UNKNOWN: i32 = 2;
+pub const CONTROL: i32 = 3;
+pub const USER_DEFINED: i32 = 4;
+pub const UNUSED: i32 = 5;
 const BYTE: i32 = 6;
 
 /// The keys `tokenizer.*` of a file.

@@ -609,7 +609,7 @@ fn contexts_that_do_not_fit_the_memory_are_refused_and_auto_takes_fewer() {
     let enough = 3 * each * 5 / 4;
     assert_eq!(with(Some(3), enough), Ok(3));
     let (what, fix) = with(Some(3), enough - 1).unwrap_err();
-    for part in ["3 answers at once", "need 1.50 KiB", "four fifths"] {
+    for part in ["3 slots", "need 1.50 KiB", "80 %"] {
         assert!(what.contains(part), "{what}");
     }
     assert_eq!(fix, "--parallel 2, or --kv-cache bf16, which halves them");

@@ -125,12 +125,6 @@ impl Ask for Data {
                 .refuse("which file? Type the path of a text, of rows (JSONL, CSV, parquet …), or of a folder of either");
         }
         match &wizard.data {
-            Some((known, Ok(facts))) if *known == path && !facts.trainable => {
-                let why = facts.note.clone();
-                wizard.refuse(format!(
-                    "{why}: choose other data, or describe yours below for advice"
-                ))
-            }
             Some((known, Ok(facts))) if *known == path => {
                 let faulty = facts.faulty.as_ref();
                 let faulty = faulty.map(|faulty| choices(faulty, facts, &path));

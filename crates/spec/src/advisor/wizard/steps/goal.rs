@@ -150,7 +150,7 @@ fn config_notes(wizard: &Wizard) -> Explanation {
     let mut notes = vec![note("Found", found), note("Next", "enter imports it")];
     notes.extend(facts.doubt.as_deref().map(|_| {
         let words = format!(
-            "{} is a guess: no key of the file tells which TRL trainer it is for; set it in the row below the path",
+            "{} is a guess: no key of the file names its TRL trainer; set it in the row below the path",
             facts.method
         );
         note("Method", words)

@@ -66,7 +66,7 @@ impl Ask for Method {
         if !facts.lr.is_empty() {
             notes.push(note("Usual lr", facts.lr));
         }
-        notes.push(note("Source", facts.source));
+        notes.push(note("Source", facts.source()));
         (notes, Vec::new())
     }
 

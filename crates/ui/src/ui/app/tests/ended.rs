@@ -78,7 +78,7 @@ fn the_run_of_a_stage_names_its_pipeline_and_how_the_next_stages_are_trained() {
     bench.press("r");
     for size in [(80, 24), (160, 48)] {
         let words = flowing(&bench.picture(size.0, size.1));
-        let place = "stage base, 1 of 2, of pipeline follow, which goes on with chat";
+        let place = "stage base, 1 of 2, of pipeline follow, which continues with chat";
         assert!(words.contains(place), "{words}");
         assert!(!words.contains("continue the pipeline"), "{words}");
     }

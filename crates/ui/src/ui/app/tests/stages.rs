@@ -77,7 +77,7 @@ fn a_key_continues_a_pipeline_that_stands_still() {
             for words in [
                 "continue the pipeline",
                 "p continue pipeline",
-                "which stands still",
+                "which is halted",
             ] {
                 assert!(picture.contains(words), "{words}: {picture}");
             }
@@ -123,7 +123,7 @@ fn home_continues_a_pipeline_from_the_run_of_its_stage() {
     let picture = bench.press("end up").picture(160, 48);
     for words in [
         "R continue pipeline",
-        "of pipeline speedrun, which stands still",
+        "of pipeline speedrun, which is halted",
     ] {
         assert!(picture.contains(words), "{words}: {picture}");
     }

@@ -226,11 +226,11 @@ impl<'a> Ending<'a> {
         if let Some(stage) = &self.held.stage {
             let pipeline = match (&stage.standing, &stage.next) {
                 (PipelineStatus::Finished, _) => ", which is finished".into(),
-                (PipelineStatus::Running, None) => ", which goes on".into(),
+                (PipelineStatus::Running, None) => ", which continues".into(),
                 (PipelineStatus::Running, Some(next)) => {
-                    format!(", which goes on with {}", one_line(next))
+                    format!(", which continues with {}", one_line(next))
                 }
-                (PipelineStatus::Halted { .. }, _) => ", which stands still".into(),
+                (PipelineStatus::Halted { .. }, _) => ", which is halted".into(),
             };
             let words = format!("  {}{pipeline}", stage.words());
             rows.push(vec![word(words, Meaning::Muted)]);

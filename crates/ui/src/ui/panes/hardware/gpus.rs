@@ -5,6 +5,7 @@ use crate::base::text::one_line;
 use crate::hardware::Gpu;
 use crate::hardware::gpu::{DriverState, GpuProcess};
 use crate::hardware::machine::Machine;
+use crate::hardware::doctor::HOT;
 use crate::hardware::throttle::Weight;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::bar;
@@ -12,8 +13,7 @@ use crate::ui::widgets::text::{self, Word, word};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-/// Temperatures from here on are shown as a warning.
-const HOT: u32 = 83;
+
 const BAR: u16 = 8;
 /// From this width on names and the last columns have room.
 const ROOMY: u16 = 92;

@@ -3,7 +3,7 @@
 
 use crate::base::stats;
 use crate::base::human;
-use crate::run::layers::{LayerMap, LayerRow};
+use crate::run::layers::{DECADES, LayerMap, LayerRow};
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text::{Word, word};
 use crate::wire::MetricInfo;
@@ -13,8 +13,7 @@ use ratatui::layout::Rect;
 const LABEL: usize = 4;
 const VALUE: usize = 9;
 const BAR: usize = 10;
-/// Values that span more than this factor are shown by their logarithm.
-const DECADES: f64 = 30.0;
+
 
 /// The lines of the picture: blocks from first to last, then what the marks mean.
 pub fn lines(map: &LayerMap, info: &MetricInfo, area: Rect, theme: &Theme) -> Vec<Vec<Word>> {
@@ -109,7 +108,7 @@ impl Scale {
         Scale {
             low,
             high,
-            log: low > 0.0 && high > DECADES * low,
+            log: low > 0.0 && high > f64::from(DECADES) * low,
         }
     }
 

@@ -352,7 +352,7 @@ fn about(run: &RunSummary, store: &Store) -> Option<(String, Meaning)> {
     }
     let stage = store.stages.get(&run.created_as);
     let stage = stage.map(|stage| match stage.resume() {
-        Some(_) => format!("{}, which stands still", stage.words()),
+        Some(_) => format!("{}, which is halted", stage.words()),
         None => stage.words(),
     });
     // Runs of a sweep differ in nothing else.

@@ -1,7 +1,8 @@
-//! Base64 with padding (RFC 4648, section 4): the hub's encoding of bytes in JSON.
+//! Base64 with padding (RFC 4648, section 4): bytes in JSON, as the hub takes them and a tokenizer.json holds its trie.
 
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
+/// The text for these bytes.
 pub fn encode(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for part in bytes.chunks(3) {
