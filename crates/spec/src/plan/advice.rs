@@ -70,7 +70,7 @@ fn memory(plan: &Plan, list: &mut Vec<Finding>) {
 fn cheaper_method(facts: &Facts, list: &mut Vec<Finding>) {
     if !facts.cheaper.is_empty() {
         let what = format!("cheaper than {}: {}", facts.title, facts.cheaper);
-        list.push(advice("cheaper", Status::Warn, what, facts.source));
+        list.push(advice("cheaper", Status::Warn, what, facts.source()));
     }
 }
 
