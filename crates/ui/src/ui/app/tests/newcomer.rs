@@ -7,9 +7,7 @@ use crate::ui::msg::{PipelineStatus, StageOf};
 
 /// The question of the method after a start model was only described: every method stands there with its reason.
 fn at_the_method(bench: &mut Bench) {
-    bench
-        .wizard()
-        .press("down enter down enter down enter enter");
+    bench.wizard().press("down enter down enter enter");
     let picture = bench.picture(120, 40);
     assert!(picture.contains("How should it learn?"), "{picture}");
 }
@@ -171,12 +169,9 @@ fn a_run_is_exported_from_home() {
 fn a_long_notice_ends_with_a_word_and_the_key_for_all_of_it() {
     let mut bench = Bench::new();
     bench.live();
-    let long = "checkpoint step-001240 kept because it is the best so far, and because a note was written at its step".to_string();
-    bench.event(Event::Noted {
-        step: 1_240,
-        text: long,
-    });
+    let long = "checkpoint step-001240 kept because it is the best so far, and because a note was written at its step";
     bench.press(":");
+    bench.app.toast(Level::Info, long);
     let picture = bench.picture(80, 24);
     let row = picture.lines().next().unwrap();
     assert!(row.contains("… M shows all"), "{picture}");
