@@ -18,6 +18,9 @@ pub fn decay(series: &Series, (from, to): (f64, f64), n: usize, weight: f64) -> 
         return 0.0;
     };
     let column = (to - from) / n.max(1) as f64;
+    if column.is_nan() || column <= 0.0 {
+        return 0.0;
+    }
     let shown = ((last as f64).min(to) - (first as f64).max(from)).max(column);
     let mut span = to - from;
     while span.is_finite() && span / 2.0 >= shown {

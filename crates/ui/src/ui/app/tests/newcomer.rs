@@ -41,6 +41,7 @@ fn methods_stand_under_headings_and_letters_find_one() {
     assert!(picture.contains("grpo?q  0 of "), "{picture}");
     let picture = bench.press("esc").picture(120, 48);
     assert!(picture.contains("type to find one"), "{picture}");
+    bench.press("home");
     for size in [(80, 24), (160, 48)] {
         let picture = bench.picture(size.0, size.1);
         assert!(picture.contains("recommended for these"), "{picture}");
