@@ -11,14 +11,22 @@ const PARTS: f64 = 1_000.0;
 const FORGOTTEN: f64 = 4.0;
 
 /// What a column leaves of those before it, of `n` columns for the steps `from..to`: the range counts as far as there are readings,
-/// or a run that has just begun would be smoothed over steps that are still to come.
+/// or a run that has just begun would be smoothed over steps that are still to come. It counts in halves, so that the line of a live
+/// run does not move with each of its steps.
 pub fn decay(series: &Series, (from, to): (f64, f64), n: usize, weight: f64) -> f64 {
     let Some((first, last)) = series.steps() else {
         return 0.0;
     };
     let column = (to - from) / n.max(1) as f64;
-    let shown = (last as f64).min(to) - (first as f64).max(from);
-    let decay = weight.powf(PARTS * column / shown.max(column));
+    if column.is_nan() || column <= 0.0 {
+        return 0.0;
+    }
+    let shown = ((last as f64).min(to) - (first as f64).max(from)).max(column);
+    let mut span = to - from;
+    while span.is_finite() && span / 2.0 >= shown {
+        span /= 2.0;
+    }
+    let decay = weight.powf(PARTS * column / span);
     if decay.is_finite() { decay } else { 0.0 }
 }
 
@@ -74,7 +82,7 @@ mod tests {
         let expected: Vec<f64> = points
             .iter()
             .map(|(step, x)| {
-                let past = weight.powf((*step as f64 - before) / 100.0 * 1_000.0);
+                let past = weight.powf((*step as f64 - before) / 101.0 * 1_000.0);
                 (y, d, before) = (y * past + x, d * past + 1.0, *step as f64);
                 y / d
             })

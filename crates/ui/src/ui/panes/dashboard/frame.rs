@@ -144,7 +144,7 @@ impl Dashboard {
     ) {
         let inner = frame::inside(outline);
         let state = canvas.state;
-        let roomy = outline.width >= ROOMY;
+        let roomy = slot == 0 && outline.width >= ROOMY;
         let mut title = self.title(chart, (slot, index), roomy, canvas.theme);
         let wide = |title: &[Word]| text::width(title) + 2 > usize::from(outline.width);
         if roomy && wide(&title) {
@@ -250,13 +250,6 @@ impl Dashboard {
         if self.logarithmic.contains(&chart.id) {
             words.push(word("log ", Meaning::Muted));
         }
-        // Beside the numbers of a small chart there is no room for it: those say it in the help of the key.
-        if (self.full || wide) && self.smoothing > 0 && chart.smooths() {
-            words.push(word(
-                format!("{} ", SMOOTHING_WORDS[self.smoothing]),
-                Meaning::Muted,
-            ));
-        }
         let values = self
             .glance
             .titles
@@ -266,6 +259,11 @@ impl Dashboard {
             words.push(word(format!("{rule}{rule} "), Meaning::Border));
             words.extend(values.iter().cloned());
             words.push(word(" ", Meaning::Muted));
+        }
+        // The legend of the first chart counts for all; with a chart alone there is room for it.
+        if (self.full || wide) && self.smoothing > 0 && chart.smooths() {
+            let how = SMOOTHING_WORDS[self.smoothing];
+            words.push(word(format!("{how} "), Meaning::Muted));
         }
         words
     }

@@ -263,7 +263,7 @@ mod tests {
             sign("dead", 0.75, Place::Above),
         ];
         without_signal(&mut signs);
-        let row = drawn(&signs, 80);
+        let row = drawn(&signs, 100);
         assert!(
             row.starts_with(" health  ! no learning signal: advantages  all 0"),
             "{row}"

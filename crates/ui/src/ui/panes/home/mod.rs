@@ -479,6 +479,7 @@ impl Pane for HomePane {
         // What acts on the selected row stands first: on a small screen the rest gives way.
         let rest = [
             A::NewRun,
+            A::ExportRun,
             A::Filter,
             A::MarkRun,
             A::MarkSweep,
@@ -491,13 +492,13 @@ impl Pane for HomePane {
         let of_row: &[A] = match self.current(store) {
             Some(HomeRow::Run(path)) => {
                 own.extend(resume_word(store, &path).map(|word| (A::ResumeRun, word)));
-                &[A::ChatWith, A::CompareRuns, A::ExportRun]
+                &[A::ChatWith, A::CompareRuns]
             }
             Some(HomeRow::Preset(_)) => &[A::EditPreset],
             _ => &[],
         };
         let on_run = matches!(self.current(store), Some(HomeRow::Run(_)));
-        let fits = |action: &A| on_run || !matches!(action, A::MarkRun | A::MarkSweep | A::CompareEvals | A::DeleteRun);
+        let fits = |action: &A| on_run || !matches!(action, A::MarkRun | A::MarkSweep | A::CompareEvals | A::DeleteRun | A::ExportRun);
         let all = of_row.iter().copied().chain(rest.into_iter().filter(fits));
         own.extend(titles(&all.collect::<Vec<A>>()));
         Hints::of_pane(own)
