@@ -8,7 +8,7 @@ use crate::plan::request::{
     AttentionKind, BaseFormat, Checkpointing, Logits, LoraTargets, Method, ValueSource,
 };
 use crate::plan::scheme::{Precision, UpdateState};
-use crate::plan::{Estimator, Request, reference};
+use crate::plan::{Estimator, Request, gpus, reference};
 
 pub const LOGITS: [(&str, Logits); 2] = [
     ("whole", Logits::Whole),
