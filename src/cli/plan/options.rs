@@ -8,7 +8,7 @@ use crate::plan::request::{
     AttentionKind, BaseFormat, Checkpointing, Logits, LoraTargets, Method, ValueSource,
 };
 use crate::plan::scheme::{Precision, UpdateState};
-use crate::plan::{Estimator, Request, gpus, reference};
+use crate::plan::{Estimator, Request, reference};
 
 pub const LOGITS: [(&str, Logits); 2] = [
     ("whole", Logits::Whole),
@@ -210,7 +210,7 @@ mod tests {
         // Lines are broken where they end.
         let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
         let methods: Vec<&str> = Method::ALL.iter().map(|(word, _)| *word).collect();
-        let devices: Vec<&str> = gpus::GPUS.iter().map(|gpu| gpu.name).collect();
+        let devices: Vec<&str> = crate::plan::gpus::GPUS.iter().map(|gpu| gpu.name).collect();
         for named in [UpdateState::optimizers(), methods, devices] {
             let named = named.join(", ");
             assert!(help.contains(&named), "{named} in {help}");
