@@ -141,7 +141,6 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
     }
     let claim = run.claim().map_err(|e| Failure::run(&e))?;
     let spec = run_ref::spec_of(&run)?;
-    super::probe::before(&spec, &cx.env);
     let threads = args.threads.or(spec.train.threads);
     let job = EngineJob {
         env: cx.env.clone(),

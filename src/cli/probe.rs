@@ -1,10 +1,6 @@
 //! How fast this machine multiplies matrices, for plans: a short benchmark. The planner caches the result.
 
-use crate::base::clock::{Clock as _, SystemClock};
-use crate::base::paths::Env;
 use crate::kernels::matmul::{ComputeDtype, bf16_available, matmul_gflops};
-use crate::plan::probe;
-use crate::spec::RunSpec;
 
 /// Time per number format.
 const SECONDS: f64 = 0.12;
@@ -17,14 +13,6 @@ pub fn measure(dtype: &str) -> Option<f64> {
         _ => ComputeDtype::F32,
     };
     Some(1e9 * matmul_gflops(arithmetic, SECONDS))
-}
-
-/// Measures it before a run, whose utilization is a share of it; a quarter of a second, until the measurements are enough.
-pub fn before(spec: &RunSpec, env: &Env) {
-    // Without preflight a run is to begin at once.
-    if spec.preflight.enabled && env.state_dir.is_some() {
-        probe::measure(env, SystemClock::new().now(), measure);
-    }
 }
 
 #[cfg(test)]

@@ -259,7 +259,6 @@ fn start(
         return workbench::open(StartView::Start(run, options), cx);
     }
     let spec = spec_of(&run)?;
-    super::probe::before(&spec, &cx.env);
     let threads = threads.or(spec.train.threads);
     let job = EngineJob {
         env: cx.env.clone(),

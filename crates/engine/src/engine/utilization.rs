@@ -3,9 +3,13 @@
 
 use super::context::RunContext;
 use crate::hardware;
+use crate::kernels::matmul::peak_gflops;
 use crate::nn::compute_dtype_name;
 use crate::plan::target::{self, DataSize};
-use crate::plan::{gpus, probe, work};
+use crate::plan::{gpus, work};
+
+/// For measuring what a processor's kernels reach from its registers, on the run's threads: the best of many trials.
+const SECONDS: f64 = 0.03;
 
 /// What turns a run's tokens per second into a share.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,7 +47,7 @@ impl Utilization {
         let devices = remote.map_or(1, |remote| remote.ranks());
         let peak_flops = match (on_gpus, remote) {
             (true, _) => devices as f64 * gpu_flops(cx, dtype)?,
-            (false, None) => probe::cached_speed(&cx.job.env)?.of(dtype)?,
+            (false, None) => 1e9 * peak_gflops(policy.arithmetic(), SECONDS),
             // Kernels of another program on processors that were not measured.
             (false, Some(_)) => return None,
         };

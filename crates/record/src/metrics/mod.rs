@@ -167,8 +167,8 @@ pub const METRICS: &[Metric] = &[
     metric(id::LR, "Learning rate", "", Neutral, Yes, "schedule at this step, live changes included").label("learning rate").exact(),
     metric(id::EPOCHS, "Epochs", "", Neutral, Yes, "passes over the training split so far (for RL methods over the prompts): `epoch` of transformers' logs").exact().nowhere(),
     metric(id::STEP_MS, "Step time", "ms", Lower, No, "wall time of one optimizer step; the number shown is the mean over the newest 32 readings").label("step time"),
-    metric(id::MFU, "Model FLOPs utilization", "share", Higher, No, "tokens/s × FLOPs of a token over the FLOP/s of the devices (PaLM, appendix B): of GPUs their data sheets', of a processor the matmul speed measured here; nothing of padding and recomputation").label("MFU")
-        .meaning("On GPUs 30 to 50 %; small models and short rows less. On a processor 50 to 90 % of its matmuls.", "Low: small matmuls or waiting. Raise the micro-batch, pack rows; see the data wait and, on ranks, their communication."),
+    metric(id::MFU, "Model FLOPs utilization", "share", Higher, No, "tokens/s × FLOPs of a token over the FLOP/s of the devices (PaLM, appendix B): of GPUs their data sheets', of a processor what its kernels reach from registers, measured at the start; nothing of padding and recomputation").label("MFU")
+        .meaning("On GPUs 30 to 50 %; on a processor up to 80 %, with AMX less. Small models and short rows have less.", "Low: small matmuls or waiting. Raise the micro-batch, pack rows; see the data wait and, on ranks, their communication."),
     metric(id::VAL_PPL, "Validation perplexity", "", Lower, Yes, "exp(validation loss)").label("validation perplexity"),
     metric(id::VAL_BPB, "Validation bits per byte", "bits", Lower, Yes, "loss / ln 2 × tokens per byte: comparable between tokenizers").label("validation bits/byte"),
     metric(id::DATA_WAIT, "Waiting for data", "share", Lower, No, "share of the step spent waiting for batches").label("waiting for data"),
