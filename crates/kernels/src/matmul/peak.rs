@@ -13,31 +13,37 @@ pub fn peak_gflops(arithmetic: ComputeDtype, seconds: f64) -> f64 {
 /// Throughput of whole matmuls of training size, packing and memory included: the best of repeated 768³
 /// matmuls within `seconds`, in GFLOP/s, on all pool threads.
 pub fn matmul_gflops(arithmetic: ComputeDtype, seconds: f64) -> f64 {
-    best_gflops(seconds, || product(arithmetic))
+    best_gflops(seconds, || timed(|| product(arithmetic)))
 }
 
+/// The best of repeated trials, which return FLOP/s.
 fn best_gflops(seconds: f64, trial: impl Fn() -> f64) -> f64 {
     let clock = SystemClock::new();
     let mut best = 0.0_f64;
     while clock.elapsed().as_secs_f64() < seconds || best == 0.0 {
-        let start = clock.elapsed();
-        let operations = trial();
-        let time = (clock.elapsed() - start).as_secs_f64();
-        best = best.max(operations / time.max(1e-9));
+        best = best.max(trial());
     }
     best / 1e9
 }
 
-/// Does some work and returns its FLOPs.
+/// FLOP/s of work that returns its FLOPs.
+fn timed(work: impl Fn() -> f64) -> f64 {
+    let clock = SystemClock::new();
+    let operations = work();
+    operations / clock.elapsed().as_secs_f64().max(1e-9)
+}
+
+/// FLOP/s of a moment's work.
 fn trial(arithmetic: ComputeDtype) -> f64 {
     #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
     if let Some(kernel) = super::packed::Kernel::best(arithmetic) {
         // SAFETY: the machine has the kernel.
         return unsafe { super::packed::peak_trial(kernel) };
     }
-    product(arithmetic)
+    timed(|| product(arithmetic))
 }
 
+/// A matmul; returns its FLOPs.
 fn product(arithmetic: ComputeDtype) -> f64 {
     const N: usize = 768;
     let x = vec![0.5; N * N];

@@ -99,7 +99,7 @@ unsafe fn with<I: Instructions, T: Tiles>(job: &Job, threads: usize) {
     }
 }
 
-/// Keeps all pool threads busy with the innermost loop alone and returns the number of FLOPs.
+/// Keeps all pool threads busy with the innermost loop alone and returns their FLOP/s.
 ///
 /// # Safety
 /// The machine must have the kernel.

@@ -87,7 +87,7 @@ fn a_reward_model_that_knows_lengths_alone_is_named() {
 #[test]
 fn samples_that_loop_are_named_where_the_start_could_speak() {
     let sampled = |from: Option<&str>, texts: [&str; 2]| {
-        let mut tape = Tape::new(from, 0).steps(1, 200, |s| 1.5 + noise(s));
+        let mut tape = Tape::new(from, 0).steps(1, 200, learning);
         for (step, text) in [100, 200].into_iter().zip(texts) {
             tape.add(Event::Sampled {
                 step,
