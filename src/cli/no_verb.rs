@@ -4,7 +4,7 @@ use super::exit::Exit;
 use crate::base::ssh::shell_quote;
 use crate::base::text::one_line;
 use crate::data::source::is_data_file;
-use crate::spec::{SpecSources, setting_named};
+use crate::spec::{SpecSources, alias::own_name, option_elsewhere, setting_named};
 use crate::{models, pipeline, plan, run};
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -14,7 +14,8 @@ use std::path::Path;
 /// succeed; a usage error is a user error.
 pub fn usage(error: &mut clap::Error, typed: &[String], sources: &SpecSources) -> Exit {
     let set = as_settings(error, typed);
-    if set.is_some() {
+    let elsewhere = elsewhere(error, typed);
+    if set.is_some() || !elsewhere.is_empty() {
         // `-- --lr` would make a preset of it.
         error.remove(ContextKind::Suggested);
         error.remove(ContextKind::SuggestedArg);
@@ -29,7 +30,46 @@ pub fn usage(error: &mut clap::Error, typed: &[String], sources: &SpecSources) -
     if let Some(meant) = set {
         errln!("\n  try: {}", one_line(&meant));
     }
+    if !elsewhere.is_empty() {
+        errln!();
+    }
+    for (option, hint) in elsewhere {
+        errln!("  {}: {}", one_line(&option), one_line(&hint));
+    }
     Exit::UserError
+}
+
+/// Options of other trainers (`--output_dir out`) that are no settings here, each with what to write instead.
+fn elsewhere(error: &clap::Error, typed: &[String]) -> Vec<(String, String)> {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return Vec::new();
+    }
+    let verb = verb_of(typed);
+    let options = typed.iter().skip(1).filter_map(|word| {
+        let name = named_elsewhere(word, &verb)?;
+        Some((format!("--{name}"), option_elsewhere(name)?))
+    });
+    options.collect()
+}
+
+/// The name of an option that the verb does not have, and no setting has.
+fn named_elsewhere<'a>(word: &'a str, verb: &clap::Command) -> Option<&'a str> {
+    let name = word.strip_prefix("--")?;
+    let name = name.split_once('=').map_or(name, |(name, _)| name);
+    let is_own = verb.get_arguments().any(|arg| arg.get_long() == Some(name));
+    let other = !is_own && setting_named(name).is_none();
+    (other && option_elsewhere(name).is_some()).then_some(name)
+}
+
+/// The subcommand that a command line names.
+fn verb_of(typed: &[String]) -> clap::Command {
+    let mut verb = super::Cli::command();
+    for word in typed.iter().skip(1) {
+        if let Some(sub) = verb.find_subcommand(word) {
+            verb = sub.clone();
+        }
+    }
+    verb
 }
 
 /// The command with settings of a spec where they were written as options (`--lr 1e-3`) or alone (`lr=1e-3`): each behind its
@@ -54,6 +94,13 @@ fn as_settings(error: &clap::Error, typed: &[String]) -> Option<String> {
                     rest.next();
                 }
                 changed = true;
+            }
+            // Named below, with what to do instead.
+            None if named_elsewhere(word, verb).is_some() => {
+                let has_value = |next: &&String| !next.starts_with('-') && !word.contains('=');
+                if rest.peek().is_some_and(|next| has_value(next)) {
+                    rest.next();
+                }
             }
             None => {
                 words.push(shell_quote(word));
@@ -82,7 +129,7 @@ fn setting(word: &str, next: Option<&String>, verb: &clap::Command) -> Option<(S
     if name.is_some() && verb.get_arguments().any(|arg| arg.get_long() == Some(key)) {
         return None;
     }
-    let key = setting_named(key)?;
+    let key = own_name(&setting_named(key)?);
     match (value, next) {
         (Some(value), _) => Some((format!("{key}={value}"), false)),
         (None, Some(next)) if !next.starts_with("--") => Some((format!("{key}={next}"), true)),
@@ -234,6 +281,31 @@ mod tests {
             "no setting"
         );
         assert_eq!(meant("llmtui stop mine --lr 1e-3"), None, "takes no -s");
+    }
+
+    /// `--output_dir` was answered with `-- --output_dir`, which makes a preset of it.
+    #[test]
+    fn options_of_other_trainers_are_answered_with_the_word_here() {
+        use clap::Parser;
+        let line = "llmtui train sft --output_dir out --learning_rate 1e-4 --report_to=none --per_device_train_batch_size 2 --do_train";
+        let typed: Vec<String> = line.split(' ').map(String::from).collect();
+        let error = super::super::Cli::try_parse_from(&typed).unwrap_err();
+        let command = as_settings(&error, &typed).unwrap();
+        let expected = "llmtui train sft -s lr=1e-4 -s micro_batch_size=2";
+        assert!(command.starts_with(expected), "{command}");
+        assert!(!command.contains("out"), "{command}");
+        let said = elsewhere(&error, &typed);
+        let of = |option: &str| {
+            said.iter()
+                .find(|(name, _)| name == option)
+                .map(|(_, hint)| hint.as_str())
+        };
+        assert!(
+            of("--output_dir").unwrap().contains("--runs-dir DIR"),
+            "{said:?}"
+        );
+        assert!(of("--report_to").is_some(), "{said:?}");
+        assert_eq!(of("--learning_rate"), None);
     }
 
     #[test]

@@ -187,6 +187,8 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("muon_nesterov", "optimizer.muon.nesterov"),
     ("policy_checkpoint", "train.from"),
     ("lora_preset", "adapter.lora.targets"),
+    ("lora_target_modules", "adapter.lora.targets"),
+    ("target_modules", "adapter.lora.targets"),
     ("beta", "method.*.beta"),
     ("clip_range", "method.*.clip"),
     ("vf_coef", "method.*.value_coef"),
@@ -352,6 +354,48 @@ const OTHER_NAMES: &[(&str, &str, &str)] = &[
     ("optimizer", "schedule_free_adamw", "schedule_free"),
     ("schedule", "inverse_square_root", "inverse_sqrt"),
 ];
+
+/// Where adapters go.
+pub const TARGETS: &str = "adapter.lora.targets";
+
+/// A list where one word is wanted, as PEFT's `target_modules` is written: the word that stands for it, and the setting beside it
+/// that takes the list.
+pub fn listed(path: &str, value: &Value) -> Option<(&'static str, &'static str)> {
+    /// The words of `custom`: those of other tools are names of modules.
+    const KINDS: [&str; 11] = [
+        "query",
+        "key",
+        "value",
+        "attention_gate",
+        "output",
+        "mixer_in",
+        "mixer_out",
+        "gate",
+        "up",
+        "down",
+        "experts",
+    ];
+    let words = value.as_array().filter(|_| path == TARGETS)?;
+    let words: Option<Vec<&str>> = words.iter().map(Value::as_str).collect();
+    let words = words.filter(|words| !words.is_empty())?;
+    Some(match words.iter().all(|word| KINDS.contains(word)) {
+        true => ("custom", "custom"),
+        false => ("pattern", "patterns"),
+    })
+}
+
+/// The name that this program has for a setting of another tool, if it takes the same values.
+pub fn own_name(key: &str) -> String {
+    let is_own = super::schema::root().at(key).is_some() || switch(key, true).is_some();
+    let Some(target) = resolve(key).filter(|_| !is_own) else {
+        return key.into();
+    };
+    match short_names().find(|(_, of)| *of == target) {
+        Some((name, _)) => name.into(),
+        None if target.contains('*') => key.into(),
+        None => target.into(),
+    }
+}
 
 /// The meaning of a value where we have no member of that name: another member with settings. `settings` are those
 /// given with the value.

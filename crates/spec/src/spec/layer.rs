@@ -164,6 +164,12 @@ impl Reader<'_> {
     fn place(&mut self, path: Vec<String>, node: &Node, said: &str, value: Value) {
         let dotted = path.join(".");
         let value = in_our_members(&dotted, node, in_our_words(node, said, value));
+        if let Some((word, list)) = alias::listed(&dotted, &value) {
+            let beside = path[..path.len() - 1].iter().cloned();
+            let beside = beside.chain([list.to_string()]).collect();
+            self.set(beside, said, value);
+            return self.set(path, said, Value::from(word));
+        }
         match (&node.kind, value) {
             (Kind::Object(_) | Kind::Registry(_), Value::Null) if node.nullable => {
                 self.set(path, said, Value::Null);
@@ -315,6 +321,15 @@ fn switch(path: &str, node: &Node, value: &Value) -> String {
 
 /// Values that stand for a member with settings, alone or with settings of their own.
 fn in_our_members(path: &str, node: &Node, value: Value) -> Value {
+    // PEFT's word.
+    let all = || {
+        value
+            .as_str()
+            .is_some_and(|word| word.replace('-', "_") == "all_linear")
+    };
+    if path == alias::TARGETS && all() {
+        return Value::from("all");
+    }
     if !matches!(node.kind, Kind::Registry(_)) {
         return value;
     }
@@ -397,6 +412,13 @@ pub fn setting_named(word: &str) -> Option<String> {
     let is_value = |node: &Node| !matches!(node.kind, Kind::Object(_));
     let known = alias::resolve(&key).is_some() || root().at(&key).is_some_and(is_value);
     known.then_some(key)
+}
+
+/// What to write instead of an option of another tool, without its dashes; nothing of one that is a setting, or that none has.
+pub fn option_elsewhere(word: &str) -> Option<String> {
+    let key = word.replace('-', "_");
+    let known = || alias::elsewhere(&key).map(String::from);
+    known().or_else(|| equivalent::of(&key))
 }
 
 /// Whether `-s KEY=VALUE` has such a key, by any of its names.

@@ -48,7 +48,7 @@ pub use files::{SpecFile, spec_file, spec_files};
 pub use group::PresetGroup;
 pub use issue::{Issue, Origin, Origins, SpecErrors};
 pub(crate) use layer::describe;
-pub use layer::{is_default, key_is_known, setting_named};
+pub use layer::{is_default, key_is_known, option_elsewhere, setting_named};
 pub use length::{BatchStage, Saves};
 pub use load::{
     Loaded, hub_models, load, load_on, load_over, load_text, load_text_on, load_text_with,

@@ -30,7 +30,8 @@ pub struct Config {
     #[schemars(range(min = 0.0, max = 0.95))]
     pub dropout: f64,
     /// Which linear layers of a block have an adapter. All of them perform best for their size (Schulman et al. 2025, "LoRA
-    /// without regret").
+    /// without regret"). A list of modules, as PEFT's target_modules is written, is taken too: `[q_proj, v_proj]` is
+    /// `pattern` with these `patterns`, `[query, value]` is `custom`.
     pub targets: Targets,
     /// The layers of `targets: custom`; `output` is attention's projection out, `experts` are the matrices of all experts (PEFT's
     /// target_parameters).

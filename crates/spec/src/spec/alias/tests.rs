@@ -255,7 +255,6 @@ fn other_names_of_the_llm_lab_manual_have_words_of_their_own() {
         // Its place is named by what is missing there.
         ("policy_checkpoint=nowhere", "train.from"),
         ("use_lora=true", "-s adapter=lora"),
-        ("lora_target_modules=[q_proj]", "adapter.lora.targets"),
         (
             "reward_model_name=org/rm",
             "rewards=[{model: {path: FOLDER}}]",
@@ -265,6 +264,53 @@ fn other_names_of_the_llm_lab_manual_have_words_of_their_own() {
     ] {
         let said = load("quickstart", &[word.into()], &SpecSources::default()).unwrap_err();
         assert!(said.to_string().contains(hint), "{word}: {said}");
+    }
+}
+
+/// PEFT's way was refused: expected one of …, found a list.
+#[test]
+fn a_list_of_targets_is_taken_as_peft_takes_it() {
+    use crate::spec::{SpecSources, load};
+    let lora = |word: &str| {
+        let words = [word.to_string(), "adapter.lora.rank=4".into()];
+        load("sft-lora", &words, &SpecSources::default())
+    };
+    let adapter = |word: &str| {
+        let spec = lora(word).unwrap_or_else(|e| panic!("{word}: {e}")).spec;
+        spec.to_value()["adapter"]["lora"].clone()
+    };
+    for name in [
+        "adapter.lora.targets",
+        "lora_target_modules",
+        "target_modules",
+    ] {
+        let found = adapter(&format!("{name}=[q_proj, v_proj]"));
+        assert_eq!(found["targets"], "pattern", "{name}");
+        assert_eq!(found["patterns"], json!(["q_proj", "v_proj"]), "{name}");
+    }
+    let found = adapter("target_modules=all-linear");
+    assert_eq!(found["targets"], "all");
+    let found = adapter("adapter.lora.targets=[query, value]");
+    assert_eq!(
+        (&found["targets"], &found["custom"]),
+        (&json!("custom"), &json!(["query", "value"]))
+    );
+    let said = lora("adapter.lora.targets=[]").unwrap_err().to_string();
+    assert!(said.contains("expected one of"), "{said}");
+}
+
+#[test]
+fn options_of_other_tools_have_our_names() {
+    for (theirs, ours) in [
+        ("learning_rate", "lr"),
+        ("per_device_train_batch_size", "micro_batch_size"),
+        ("model_name_or_path", "train.from"),
+        ("lora_r", "adapter.lora.rank"),
+        ("bf16", "bf16"),
+        ("adam_epsilon", "adam_epsilon"),
+        ("lr", "lr"),
+    ] {
+        assert_eq!(own_name(theirs), ours, "{theirs}");
     }
 }
 
