@@ -65,6 +65,19 @@ pub fn to_json(plan: &Plan) -> Value {
     })
 }
 
+/// This machine's part in a plan for another device.
+pub fn here_json(here: &Plan) -> Value {
+    json!({
+        "p50_bytes": here.p50_bytes(),
+        "p90_bytes": here.p90_bytes(),
+        "limit_bytes": here.request.device.memory,
+        "fits": here.verdict().map(|v| format!("{v:?}").to_lowercase()),
+        "batch_tokens": here.request.batch_tokens(),
+        "tokens": here.request.tokens,
+        "hours": here.work.hours,
+    })
+}
+
 /// The measurement that the time stands on, and how old it is; null where it stands on earlier runs or an assumption.
 pub fn speed_json(plan: &Plan, machine: Option<&Machine>, cx: &Context) -> Value {
     let speed = machine.and_then(|machine| machine.speed.as_ref());

@@ -1,5 +1,6 @@
 //! `llmtui plan`: what a run needs and costs, before it is started.
 
+mod here;
 mod json;
 mod options;
 mod style;
@@ -39,7 +40,7 @@ const ENGINE_SHARE: f64 = 0.7;
 /// engine; a reference model, and a model with --gpu or --memory, for a typical GPU trainer: full AdamW in mixed precision unless
 /// configured otherwise. Of a hub id it downloads config.json and the tokenizer, or all of a GGUF file, which holds its description with
 /// its weights.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "Examples:
   llmtui plan quickstart
   llmtui plan llama-3.1-8b --gpu H100 --method sft --lora-rank 16 --quantize nf4
@@ -125,16 +126,21 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
-    let (request, machine) = request(args, cx)?;
+    let resolved = resolve(args, cx)?;
+    let (request, machine) = request(args, resolved.clone(), cx)?;
     let plan = plan(&request);
     let engine = engine(args, &request, cx)?;
+    let here = here::plan_here(args, resolved, &request, cx)?;
     let text = if args.json {
         let mut told = json::to_json(&plan);
         told["speed"] = json::speed_json(&plan, machine.as_ref(), cx);
         told["engine"] = serde_json::to_value(&engine)?;
+        told["here"] = here
+            .as_ref()
+            .map_or(serde_json::Value::Null, json::here_json);
         format!("{}\n", super::out::json(&told)?)
     } else {
-        table::render(&plan, engine.as_ref(), &style::Style::of(cx))
+        table::render(&plan, engine.as_ref(), here.as_ref(), &style::Style::of(cx))
     };
     use std::io::Write;
     std::io::stdout().lock().write_all(text.as_bytes())?;
@@ -168,8 +174,12 @@ fn gpus_here(cx: &Context) -> anyhow::Result<Vec<GpuSummary>> {
 }
 
 /// The target with all options applied, and this machine where the plan is for it.
-fn request(args: &Args, cx: &Context) -> anyhow::Result<(Request, Option<Machine>)> {
-    let (mut request, here) = on_device(args, resolve(args, cx)?, cx)?;
+fn request(
+    args: &Args,
+    resolved: Request,
+    cx: &Context,
+) -> anyhow::Result<(Request, Option<Machine>)> {
+    let (mut request, here) = on_device(args, resolved, cx)?;
     if let Some(memory) = args.memory {
         request.device.memory = Some(memory);
         if args.gpu.is_none() {

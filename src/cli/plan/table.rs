@@ -18,13 +18,19 @@ const LABEL: usize = 20;
 const AMOUNT: usize = 9;
 
 /// The whole report.
-pub fn render(plan: &Plan, engine: Option<&EngineChoice>, style: &Style) -> String {
+pub fn render(
+    plan: &Plan,
+    engine: Option<&EngineChoice>,
+    here: Option<&Plan>,
+    style: &Style,
+) -> String {
     let mut out = head(plan, style);
     out.push('\n');
     out.push_str(&memory(plan, style));
     out.push('\n');
     out.push_str(&work(plan, style));
     out.push_str(&engine.map_or_else(String::new, |choice| chosen(choice, style)));
+    out.push_str(&here.map_or_else(String::new, |here| on_this_machine(here, style)));
     out.push_str(&fitting(plan, style));
     out.push_str(&changes(plan, style));
     out.push_str(&advice(plan, style));
@@ -128,23 +134,105 @@ fn memory(plan: &Plan, style: &Style) -> String {
         (Some(Verdict::TooLarge), Some(limit)) => format!("TOO LARGE for {}", capacity(limit)),
         _ => "no limit; set --gpu or --memory".into(),
     };
-    let corrected = plan.corrected_bytes().map(|bytes| {
-        let ratio = bytes as f64 / total as f64;
-        let words = format!("{ratio:.2} × the sum, from earlier runs of this size here (median)");
-        ("measured here", bytes, words)
-    });
-    let rows = [
-        ("together", plan.p50_bytes(), verdict),
-        ("with safety margin", plan.p90_bytes(), String::new()),
-    ];
-    for (label, bytes, words) in rows.into_iter().chain(corrected) {
-        let both = unit.both(bytes);
-        out.push_str(&style.line(&format!("  {label:<LABEL$}{gap} {both}  {words}")));
-    }
+    let both = unit.both(plan.p50_bytes());
+    out.push_str(&style.line(&format!("  {:<LABEL$}{gap} {both}  {verdict}", "total")));
+    out.push_str(&leeway(plan, style));
     if let Some(host) = &plan.host {
         out.push_str(&main_memory(host, style));
     }
     out
+}
+
+/// How far a run may be from the total: the margin that must fit beside it, and what earlier runs took.
+fn leeway(plan: &Plan, style: &Style) -> String {
+    let total = plan.p50_bytes().max(1);
+    let (margin, sum) = (plan.p90_bytes(), human::bytes(plan.p90_bytes()));
+    let more = percent(margin as f64 / total as f64 - 1.0, 0);
+    let fits = match (plan.verdict(), plan.request.device.memory) {
+        (Some(Verdict::Fits), _) => ", which fits too".to_string(),
+        (Some(_), Some(limit)) => format!(", more than {}", capacity(limit)),
+        _ => String::new(),
+    };
+    let words = format!("{more} for what no estimate sees, {sum} with it{fits}");
+    let mut out = style.paragraph(&format!("  {:<LABEL$}", "margin"), &words);
+    if let Some(bytes) = plan.corrected_bytes() {
+        let words = format!(
+            "earlier runs of this size took {:.2} × the total here (median): {}",
+            bytes as f64 / total as f64,
+            human::bytes(bytes)
+        );
+        out.push_str(&style.paragraph(&format!("  {:<LABEL$}", "measured"), &words));
+    }
+    out
+}
+
+/// A model that is planned for another device, on this machine: whether it fits, and how long one waits.
+fn on_this_machine(here: &Plan, style: &Style) -> String {
+    let needs = human::bytes(here.p90_bytes());
+    let there = here.request.device.memory.map(capacity);
+    let fit = match (here.verdict(), there) {
+        (Some(Verdict::Fits), Some(there)) => {
+            format!("no GPU; fits in its main memory: {needs} with the margin, {there} free")
+        }
+        (Some(Verdict::Tight), Some(there)) => {
+            format!("no GPU; tight in its main memory: {needs} with the margin, {there} free")
+        }
+        (_, Some(there)) => {
+            let ladder = ladder(&here.request);
+            let changes: Vec<&str> = ladder.changes.iter().map(|c| c.what.as_str()).collect();
+            let would = match ladder.fits && !changes.is_empty() {
+                true => format!("; would fit with {}", changes.join(", ")),
+                false => String::new(),
+            };
+            format!(
+                "no GPU; does NOT fit in its main memory: {needs} with the margin, {there} free{would}"
+            )
+        }
+        (_, None) => format!("no GPU; takes {needs} of main memory with the margin"),
+    };
+    let pace = match (step_words(here), time_of(here, 1e6)) {
+        (Some(step), Some(million)) => {
+            let million = hours_words(million);
+            format!("; on its CPU a step takes {step}, 1M tokens {million}")
+        }
+        _ => String::new(),
+    };
+    style.paragraph(
+        &format!("  {:<LABEL$}", "this machine"),
+        &format!("{fit}{pace}"),
+    )
+}
+
+/// Hours for so many tokens.
+fn time_of(plan: &Plan, tokens: f64) -> Option<f64> {
+    let all = plan.request.tokens.max(1) as f64;
+    plan.work.hours.map(|hours| hours / all * tokens)
+}
+
+/// `21 s for 4 × 2,048 tokens`; nothing where steps differ in their tokens.
+fn step_words(plan: &Plan) -> Option<String> {
+    let r = &plan.request;
+    if r.method.rolls_out() || !r.batch_ramp.is_empty() {
+        return None;
+    }
+    let rows = r.all_rows() * r.grad_accum * r.method.sequences();
+    let rows = match r.estimator {
+        // Each GPU has a micro-batch of its own.
+        Estimator::General if r.extras.ranks.is_none() => rows * r.n_devices,
+        _ => rows,
+    };
+    let seconds = 3600.0 * time_of(plan, rows as f64 * r.row_tokens())?;
+    let took = match seconds {
+        s if s < 1.0 => format!("{} ms", human::few(1e3 * s)),
+        s if s < 100.0 => format!("{} s", human::few(s)),
+        s => human::hours(s / 3600.0),
+    };
+    let up_to = match r.extras.rows {
+        RowLengths::Full | RowLengths::Packed { .. } => "",
+        RowLengths::Assumed | RowLengths::Read(_) => "up to ",
+    };
+    let length = human::grouped(r.seq_len);
+    Some(format!("{took} for {rows} × {up_to}{length} tokens"))
 }
 
 /// What the engine that drives the ranks holds, largest first.
@@ -235,6 +323,7 @@ fn work(plan: &Plan, style: &Style) -> String {
     rows.push(tokens(plan));
     rows.push(("compute", work.compute_words()));
     rows.push(("time", time(plan)));
+    rows.extend(step_words(plan).map(|words| ("step", words)));
     rows.extend(cost(plan).map(|words| ("cost", words)));
     if let Some(loss) = plan
         .predicted_loss
@@ -494,7 +583,12 @@ mod tests {
             here: false,
         };
         let engine = crate::plan::engines::choose(&request, Some(&gpus));
-        render(&plan(&request), engine.as_ref(), &Style { ascii, width })
+        render(
+            &plan(&request),
+            engine.as_ref(),
+            None,
+            &Style { ascii, width },
+        )
     }
 
     /// 0.00 GB of weights beside a gigabyte of CUDA.
@@ -515,6 +609,7 @@ mod tests {
         }];
         let text = render(
             &plan(&request),
+            None,
             None,
             &Style {
                 ascii: true,

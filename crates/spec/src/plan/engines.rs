@@ -229,7 +229,9 @@ fn on_too_few(request: &Request, place: &str, whole: u64) -> EngineChoice {
 fn reason(placement: Placement, place: &str, whole: u64, needs: u64) -> String {
     let needs = human::bytes(needs);
     let fit = match (placement.shares, placement.n) {
-        (false, 1) => format!("{place}: {needs} of its memory fits the whole run"),
+        (false, 1) => format!(
+            "{place} holds the whole run: {needs}, margin included, as PyTorch's rank keeps it"
+        ),
         (false, _) => {
             format!("{place}: each has the whole model with {needs}, data parallel (ddp)")
         }

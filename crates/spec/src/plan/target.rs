@@ -14,7 +14,7 @@ use crate::base::near::closest;
 use crate::data::{DataEnv, DataError, Dataset, Packing, Unit};
 use crate::models::{ModelSource, SourceError, hub_model};
 use crate::nn::footprint::{self, ComputeDtype, Subject};
-use crate::nn::{self, compute_dtype_name, param_infos_of};
+use crate::nn::{self, ModelConfig, compute_dtype_name, param_infos_of};
 use crate::run::state::Head;
 use crate::spec::{self, RunSpec, Sizes, SpecErrors, SpecSources};
 use std::path::{Path, PathBuf};
@@ -238,8 +238,12 @@ pub fn model_at(word: &str, sources: &SpecSources) -> Option<ModelSource> {
 /// A model by itself, pretrained by this program's engine: batch and tokens as in [`model_request`], the rest as in a spec. `None`
 /// of a model that no spec could name so, such as a reward model.
 pub fn on_own_engine(source: &ModelSource) -> Option<Request> {
-    let config = source.config();
-    let like = model_request(&source.name(), Arch::of(config, 0));
+    own_engine(&source.name(), source.config())
+}
+
+/// The same of a config by itself.
+pub fn own_engine(name: &str, config: &ModelConfig) -> Option<Request> {
+    let like = model_request(name, Arch::of(config, 0));
     let mut model = serde_json::to_value(config).ok()?;
     model["seq_len"] = like.seq_len.into();
     let spec = serde_json::json!({
