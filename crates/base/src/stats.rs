@@ -23,11 +23,21 @@ impl Ema {
 
     /// Adds `x` and returns the average. A non-finite `x` is returned as is and not accumulated.
     pub fn push(&mut self, x: f64) -> f64 {
+        self.push_after(x, 1.0)
+    }
+
+    /// The same for a value that comes so many of its units after the one before.
+    pub fn push_after(&mut self, x: f64, gap: f64) -> f64 {
         if !x.is_finite() {
             return x;
         }
-        self.sum = self.alpha * self.sum + (1.0 - self.alpha) * x;
-        self.weight = self.alpha * self.weight + (1.0 - self.alpha);
+        let past = if gap == 1.0 {
+            self.alpha
+        } else {
+            self.alpha.powf(gap)
+        };
+        self.sum = past * self.sum + (1.0 - self.alpha) * x;
+        self.weight = past * self.weight + (1.0 - self.alpha);
         self.sum / self.weight
     }
 

@@ -20,6 +20,7 @@ pub mod revisit;
 pub mod rollback_buffer;
 pub mod rollouts;
 pub mod series;
+pub mod smooth;
 pub mod state;
 
 pub use checkpoints::{CheckpointEntry, GIVEN_UP, KeptCheckpoint, is_abandoned};

@@ -1,9 +1,11 @@
-//! A chart: a band from the lowest to the highest reading of each column, and the mean as a line.
+//! A chart: a band from the lowest to the highest reading of each column, and a line through their means, smoothed where there are
+//! many, as on the screen.
 
 use super::sections::Curves;
 use super::shapes::{Anchor, Drawing, Shape};
 use crate::base::human;
-use crate::run::RunState;
+use crate::run::{RunState, Series, smooth};
+use crate::wire::id;
 
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 200.0;
@@ -34,22 +36,53 @@ impl Frame {
     }
 }
 
-/// (first step, lowest, mean, highest) of each column that has a reading.
+/// (first step, lowest, mean or average, highest) of each column that has a reading.
 type Columns = Vec<[f64; 4]>;
+
+/// The weight of the past in a smoothed line, and what the report says of it.
+const WEIGHT: f64 = 0.95;
+const SMOOTHED: &str = "EMA 0.95";
+/// A curve of fewer readings is drawn through each of them.
+const MANY: u64 = 100;
+
+/// How the line is smoothed; `None` where no series is.
+pub(super) fn legend(state: &RunState, curves: &Curves) -> Option<&'static str> {
+    let many = |id: &str| {
+        state
+            .series
+            .get(id)
+            .is_some_and(|series| smooths(id, series))
+    };
+    curves
+        .series
+        .iter()
+        .any(|(_, id)| many(id))
+        .then_some(SMOOTHED)
+}
+
+/// What is set and not measured is drawn as it is.
+fn smooths(id: &str, series: &Series) -> bool {
+    id != id::LR && series.len() >= MANY
+}
 
 fn columns(state: &RunState, id: &str, steps: [f64; 2]) -> Columns {
     let Some(series) = state.series.get(id) else {
         return Vec::new();
     };
     let width = (steps[1] + 1.0 - steps[0]) / COLUMNS as f64;
-    let found = series
-        .columns(steps[0], steps[1] + 1.0, COLUMNS)
-        .into_iter()
-        .enumerate();
-    let found = found.filter_map(|(at, bucket)| {
+    let range = (steps[0], steps[1] + 1.0);
+    let buckets = series.columns(range.0, range.1, COLUMNS);
+    let decay = match smooths(id, series) {
+        true => smooth::decay(series, range, COLUMNS, WEIGHT),
+        false => 0.0,
+    };
+    let line = smooth::smooth(&buckets, decay);
+    let found = buckets.into_iter().zip(line).enumerate();
+    let found = found.filter_map(|(at, (bucket, average))| {
         let bucket = bucket?;
         let step = steps[0] + width * at as f64;
-        Some([step, bucket.min, bucket.mean()?, bucket.max])
+        let average = average.filter(|average| average.is_finite())?;
+        Some([step, bucket.min, average, bucket.max])
     });
     found.collect()
 }

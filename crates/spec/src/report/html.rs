@@ -149,9 +149,12 @@ fn charts(out: &mut String, sheet: &RunReport) {
                 let _ = write!(out, " <span class=\"k{n}\">— {}</span>", escape(name));
             }
         }
+        if let Some(words) = chart::legend(sheet.state, &curves) {
+            let _ = write!(out, " <span class=\"soft\">{words}</span>");
+        }
         let _ = writeln!(out, "</h3>\n{}</figure>", drawing.svg());
     }
-    out.push_str("</div>\n<p class=\"soft\">By step. The line is the mean, the band spans minimum to maximum.</p>\n");
+    out.push_str("</div>\n<p class=\"soft\">By step. The line is the mean, or an exponential moving average where it says EMA (bias-corrected; the weight of the past after a thousandth of the steps); the band spans minimum to maximum.</p>\n");
 }
 
 fn heat_maps(out: &mut String, sheet: &RunReport) {

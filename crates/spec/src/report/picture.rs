@@ -127,6 +127,7 @@ fn tiles(sheet: &RunReport) -> Vec<(Vec<Span>, Drawing)> {
                 series: Some(series),
             }));
         }
+        title.extend(chart::legend(sheet.state, curves).map(|words| plain(&format!("   {words}"))));
         Some((title, chart::drawing(sheet.state, curves)?))
     });
     let maps = heat::layers(sheet.state);

@@ -33,6 +33,9 @@ const COLOURS: [Meaning; 6] = [
     Meaning::Bad,
 ];
 
+/// Letters on a line besides that at its end, where there are no colours.
+const ON_THE_WAY: u32 = 3;
+
 /// A cell of the table: its words, and whether it is the best of its row.
 type Cell = (String, bool);
 
@@ -177,7 +180,7 @@ impl ComparePane {
     /// The metric, how it is drawn, and the runs with their letters.
     fn chart_title(&self, figure: &Figure) -> Vec<Word> {
         let scale = if self.logarithmic { ", log" } else { "" };
-        let smoothing = ["", ", smoothed", ", smoothed more"][self.smoothing];
+        let smoothing = ["", ", EMA 0.9", ", EMA 0.98"][self.smoothing];
         let mut words = vec![
             word(figure.title.clone(), Meaning::Title),
             word(format!(" by {}{scale}", self.by.word()), Meaning::Muted),
@@ -332,21 +335,39 @@ fn draw_letters(
     theme: &Theme,
 ) {
     let mut taken: Vec<(u16, u16)> = Vec::new();
-    for (at, series) in drawn {
-        let Some(last) = series.last().filter(|point| point.value.is_finite()) else {
-            continue;
+    let rows = f64::from(plot.area.height.saturating_sub(1));
+    let mut put = |at: usize, step: u64, value: f64| {
+        let Some(x) = plot.column_of(step).filter(|_| value.is_finite()) else {
+            return;
         };
-        let Some(x) = plot.column_of(last.step) else {
-            continue;
-        };
-        let rows = f64::from(plot.area.height.saturating_sub(1));
-        let down = (1.0 - axis.place(last.value).clamp(0.0, 1.0)) * rows;
+        let down = (1.0 - axis.place(value).clamp(0.0, 1.0)) * rows;
         let mut y = plot.area.y + down.round() as u16;
         while taken.iter().any(|(tx, ty)| *ty == y && tx.abs_diff(x) < 2) && y > plot.area.y {
             y -= 1;
         }
         taken.push((x, y));
-        buffer.set_stringn(x, y, letter(*at), 1, theme.style(COLOURS[*at]));
+        buffer.set_stringn(x, y, letter(at), 1, theme.style(COLOURS[at]));
+    };
+    for (at, series) in drawn {
+        if let Some(last) = series.last() {
+            put(*at, last.step, last.value);
+        }
+    }
+    if !theme.no_color {
+        return;
+    }
+    // Without colours lines that cross are told apart by letters on their way, each at places of its own.
+    let n = drawn.len() as f64;
+    for (at, series) in drawn {
+        let Some((first, last)) = series.steps() else {
+            continue;
+        };
+        for part in 0..ON_THE_WAY {
+            let share = (f64::from(part) + (*at as f64 + 0.5) / n) / f64::from(ON_THE_WAY);
+            let step = first + ((last - first) as f64 * share) as u64;
+            let value = series.nearest(step).and_then(|bucket| bucket.mean());
+            put(*at, step, value.unwrap_or(f64::NAN));
+        }
     }
 }
 

@@ -46,7 +46,7 @@ const fn topic(about: &'static str) -> Topic {
 /// How often live runs are read again.
 const REFRESH: Duration = Duration::from_secs(5);
 /// What `w` walks through: none, and shares of the width.
-const SMOOTHING: [f64; 3] = [0.0, 0.01, 0.04];
+const SMOOTHING: [f64; 3] = [0.0, 0.9, 0.98];
 
 /// Runs that are ranked at once: as many as a sweep has at most.
 const MAX_RUNS: usize = 64;

@@ -19,6 +19,9 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
+/// Columns of a chart whose title says how its line is smoothed.
+const ROOMY: u16 = 56;
+
 /// What drawing a frame needs, so that its parts need few arguments.
 pub(super) struct Canvas<'a> {
     pub state: &'a RunState,
@@ -141,8 +144,12 @@ impl Dashboard {
     ) {
         let inner = frame::inside(outline);
         let state = canvas.state;
-        let mut title = self.title(chart, slot, index, canvas.theme);
+        let roomy = slot == 0 && outline.width >= ROOMY;
+        let mut title = self.title(chart, (slot, index), roomy, canvas.theme);
         let wide = |title: &[Word]| text::width(title) + 2 > usize::from(outline.width);
+        if roomy && wide(&title) {
+            title = self.title(chart, (slot, index), false, canvas.theme);
+        }
         if wide(&title) {
             title.retain(|word| word.meaning != Meaning::Border);
         }
@@ -223,7 +230,13 @@ impl Dashboard {
         self.before.iter().find(same)?.plot.axis
     }
 
-    fn title(&self, chart: &Chart, slot: usize, index: usize, theme: &Theme) -> Vec<Word> {
+    fn title(
+        &self,
+        chart: &Chart,
+        (slot, index): (usize, usize),
+        wide: bool,
+        theme: &Theme,
+    ) -> Vec<Word> {
         let selected = self.selecting && index == self.selected && !self.full;
         let (lead, meaning) = match selected {
             true => (theme.glyphs().pointer, Meaning::Accent),
@@ -237,12 +250,6 @@ impl Dashboard {
         if self.logarithmic.contains(&chart.id) {
             words.push(word("log ", Meaning::Muted));
         }
-        if self.full && self.smoothing > 0 && chart.smooths() {
-            words.push(word(
-                format!("{} ", SMOOTHING_WORDS[self.smoothing]),
-                Meaning::Muted,
-            ));
-        }
         let values = self
             .glance
             .titles
@@ -252,6 +259,11 @@ impl Dashboard {
             words.push(word(format!("{rule}{rule} "), Meaning::Border));
             words.extend(values.iter().cloned());
             words.push(word(" ", Meaning::Muted));
+        }
+        // The legend of the first chart counts for all; with a chart alone there is room for it.
+        if (self.full || wide) && self.smoothing > 0 && chart.smooths() {
+            let how = SMOOTHING_WORDS[self.smoothing];
+            words.push(word(format!("{how} "), Meaning::Muted));
         }
         words
     }

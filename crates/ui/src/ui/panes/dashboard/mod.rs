@@ -32,13 +32,9 @@ use ratatui::layout::Rect;
 use std::collections::BTreeSet;
 
 /// Decay of the moving average as a share of the steps shown; 0 is off. [`navigate`] cycles through them.
-const SMOOTHING: [f64; 4] = [0.0, 0.006, 0.02, 0.06];
-const SMOOTHING_WORDS: [&str; 4] = [
-    "not smoothed",
-    "smoothed a little",
-    "smoothed",
-    "smoothed strongly",
-];
+/// Weights of the past, as Weights & Biases counts them.
+const SMOOTHING: [f64; 4] = [0.0, 0.85, 0.95, 0.98];
+const SMOOTHING_WORDS: [&str; 4] = ["not smoothed", "EMA 0.85", "EMA 0.95", "EMA 0.98"];
 const USUAL_SMOOTHING: usize = 2;
 
 /// The steps that are shown instead of all.

@@ -26,7 +26,7 @@ const ROWS_FOR_CHART: u16 = 16;
 const CHART_SHARE: u16 = 3;
 const CHART_ROWS: std::ops::RangeInclusive<u16> = 7..=14;
 /// Share of the width over which the drawn loss averages.
-const SMOOTHING: f64 = 0.02;
+const SMOOTHING: f64 = 0.95;
 const LOSSES: [&str; 2] = [id::TRAIN_LOSS, id::VAL_LOSS];
 
 /// What a frame shows.

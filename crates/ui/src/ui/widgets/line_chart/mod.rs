@@ -25,8 +25,7 @@ pub enum Look {
     Line,
     /// A line through the mean of each dot column, for what is set and not measured.
     Thin,
-    /// A faint line through every reading, and a strong one through their moving average; the weight of the past decays by
-    /// e in this share of the width.
+    /// A faint line through every reading, and a strong one through their moving average of this weight ([`crate::run::smooth`]).
     Smoothed(f64),
     /// A ring for each reading.
     Points,

@@ -1,8 +1,8 @@
 //! The data as dots: series in dot columns, bands, lines and rings.
 
 use super::{Line, LineChart, Look, Plot};
-use crate::base::stats::Ema;
 use crate::run::series::Bucket;
+use crate::run::smooth;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::axis::Axis;
 use crate::ui::widgets::dots::{ACROSS, DOWN, Dots};
@@ -24,12 +24,12 @@ impl LineChart<'_> {
         let n = usize::from(plot.area.width) * ACROSS;
         // The last step of a run lies on the right end: a hair more than the range takes it in.
         let to = self.to + (self.to - self.from) * 1e-9;
-        let tau = match line.look {
-            Look::Smoothed(share) => share * n as f64,
+        let decay = match line.look {
+            Look::Smoothed(weight) => smooth::decay(line.series, (self.from, to), n, weight),
             _ => 0.0,
         };
-        // The average is already warm at the left edge: it starts four decay times before it.
-        let lead = (tau * 4.0).ceil() as usize;
+        // The average is already warm at the left edge.
+        let lead = smooth::lead(decay);
         let width = (to - self.from) / n as f64;
         let from = self.from - width * lead as f64;
         let mut buckets = line.series.columns(from, to, n + lead);
@@ -37,29 +37,12 @@ impl LineChart<'_> {
         if let Some(step) = self.settled.filter(|_| settles) {
             settle(&mut buckets, step, from, width);
         }
-        if tau <= 0.0 {
-            let smooth = Vec::new();
-            return Columns {
-                line,
-                buckets,
-                smooth,
-            };
-        }
-        let alpha = (-1.0 / tau).exp();
-        let mut ema = Ema::new(alpha);
-        let mut smooth: Vec<Option<f64>> = buckets
-            .iter()
-            .map(|b| match b.as_ref()?.mean() {
-                Some(mean) => Some(ema.push(mean)),
-                // There was no value: the line ends here, and the average begins anew behind it.
-                None => {
-                    ema = Ema::new(alpha);
-                    Some(f64::NAN)
-                }
-            })
-            .collect();
+        let mut smooth = match line.look {
+            Look::Smoothed(_) => smooth::smooth(&buckets, decay),
+            _ => Vec::new(),
+        };
         buckets.drain(..lead);
-        smooth.drain(..lead);
+        smooth.drain(..lead.min(smooth.len()));
         Columns {
             line,
             buckets,
