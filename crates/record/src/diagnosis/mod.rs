@@ -49,6 +49,15 @@ pub struct Diagnosis {
 pub const VERDICT: &str = crate::run::index::VERDICT;
 
 impl Diagnosis {
+    /// Rewards that are all the same: every advantage is 0, and so is every gradient of them.
+    pub fn has_no_signal(&self) -> bool {
+        let rule = self
+            .findings
+            .iter()
+            .find(|finding| finding.id == "constant_reward");
+        rule.is_some_and(|finding| finding.status <= Status::Warn)
+    }
+
     /// The verdict as a finding: its title is the verdict's name.
     pub fn finding(&self) -> Finding {
         Finding {

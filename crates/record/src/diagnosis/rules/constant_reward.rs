@@ -69,13 +69,18 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         .filter(|point| varies(point.value, reward))
         .count();
     let share = varied as f64 / spread.len() as f64;
-    let text = format!("rewards vary in {} of the last steps", percent(share, 0));
-    let signal = Signal::of(metric::REWARD_STD, share, text).at(view.state.step);
     if varied > 0 {
+        let text = format!("rewards vary in {} of the last steps", percent(share, 0));
+        let signal = Signal::of(metric::REWARD_STD, share, text).at(view.state.step);
         return Some(Finding::pass(vec![signal]));
     }
-    let words = format!("every completion has reward {reward:.2}");
-    let mut signals = vec![signal, Signal::of(metric::REWARD, reward, words)];
+    // In these words: who reads that rewards vary in 0 % of the steps must know what follows from it.
+    let words = format!("no learning signal: every completion has reward {reward:.2}");
+    let none = "all advantages are 0, and so is the gradient";
+    let mut signals = vec![
+        Signal::of(metric::REWARD, reward, words),
+        Signal::of(metric::REWARD_STD, share, none).at(view.state.step),
+    ];
     if let Some(solved) = solved(view, SOLVED) {
         signals.push(solved);
         return Some(Finding::pass(signals));

@@ -88,6 +88,9 @@ pub fn of(state: &RunState, diagnosis: &Diagnosis) -> Vec<Vital> {
         }),
     };
     let mut signs: Vec<Vital> = FIRST.iter().filter_map(known).collect();
+    if diagnosis.has_no_signal() {
+        without_signal(&mut signs);
+    }
     let others = rows.iter().filter(|row| {
         row.judged == Judged::Outside && FIRST.iter().all(|(id, _)| *id != row.info.id)
     });
@@ -101,6 +104,21 @@ pub fn of(state: &RunState, diagnosis: &Diagnosis) -> Vec<Vital> {
         vital(name, row)
     }));
     signs
+}
+
+/// Where every reward is the same, nothing changes the weights: no value of theirs is a good sign.
+fn without_signal(signs: &mut Vec<Vital>) {
+    for sign in signs.iter_mut().filter(|sign| sign.place == Place::Inside) {
+        sign.place = Place::Free;
+    }
+    let none = Vital {
+        name: "no learning signal: advantages".into(),
+        value: 0.0,
+        percent: Some("all 0".into()),
+        place: Place::Below,
+        confirmed: true,
+    };
+    signs.insert(0, none);
 }
 
 fn vital(name: &str, row: &Row<'_>) -> Vital {
@@ -235,6 +253,23 @@ mod tests {
         );
         assert_eq!(drawn(&signs, 45), " health  ✓ update 1.2e-3  ↑ dead   0.75");
         assert_eq!(drawn(&signs, 24), " health  ↑ dead   0.75");
+    }
+
+    /// `✓ clipped 0 %  ✓ logits`, of a run that no reward could change.
+    #[test]
+    fn without_a_signal_no_value_is_a_good_sign() {
+        let mut signs = vec![
+            sign("clipped", 0.0, Place::Inside),
+            sign("dead", 0.75, Place::Above),
+        ];
+        without_signal(&mut signs);
+        let row = drawn(&signs, 100);
+        assert!(
+            row.starts_with(" health  ! no learning signal: advantages  all 0"),
+            "{row}"
+        );
+        assert!(row.contains("· clipped") && row.contains("↑ dead"), "{row}");
+        assert!(drawn(&signs, 60).contains("all 0"));
     }
 
     #[test]

@@ -210,7 +210,8 @@ impl Ending<'_> {
     /// The first advice that names settings, what failed before what is only doubtful; and the step to branch from, 0 for the
     /// start. Fewer steps than the best evaluation took would end before it: a check that feared too many epochs was wrong.
     fn advised(&self) -> Option<(u64, Vec<String>)> {
-        if self.held.holder == Holder::Foreign {
+        // Other settings of the optimizer help no run whose rewards are all the same.
+        if self.held.holder == Holder::Foreign || self.diagnosis.has_no_signal() {
             return None;
         }
         self.diagnosis.advice().find_map(|finding| {
