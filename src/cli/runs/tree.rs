@@ -27,6 +27,13 @@ fn changes(run: &RunSummary, parent: &RunSummary) -> Vec<Change> {
         return Vec::new();
     };
     let mut found = of_specs(&was, &is);
+    let known =
+        [open(parent), open(run)].map(|run| run.map(|run| Decided::of(&run)).unwrap_or_default());
+    for (path, was, is) in &mut found {
+        *was = known[0].value(path, was.take());
+        *is = known[1].value(path, is.take());
+    }
+    found.retain(|(_, was, is)| word(was) != word(is));
     // That it starts from the parent, with its tokenizer, is said by its place in the tree.
     let there: Vec<&str> = PLACES
         .into_iter()
@@ -38,6 +45,53 @@ fn changes(run: &RunSummary, parent: &RunSummary) -> Vec<Change> {
         !with_it
     });
     found
+}
+
+/// What the program decided where the spec leaves it open, by a run's log.
+#[derive(Debug, Default)]
+struct Decided {
+    precision: Option<String>,
+    vocab_size: Option<u64>,
+    threads: Option<u64>,
+}
+
+impl Decided {
+    fn of(run: &RunDir) -> Decided {
+        let mut known = Decided::default();
+        let kinds = ["Started", "MachineDescribed"];
+        // A log that cannot be read says nothing.
+        let _ = scan_events(&run.events_path(), &kinds, |event| match event {
+            Event::Started {
+                precision,
+                vocab_size,
+                ..
+            } => (known.precision, known.vocab_size) = (precision, Some(vocab_size)),
+            Event::MachineDescribed { machine } => {
+                known.threads = machine["cpu"]["allowed"].as_u64();
+            }
+            _ => {}
+        });
+        known
+    }
+
+    /// The value of a setting as it was trained with; `none` of what is off where nobody sets it.
+    fn value(&self, path: &str, said: Option<Value>) -> Option<Value> {
+        let is_open = match &said {
+            None | Some(Value::Null) => true,
+            Some(value) => value == "auto",
+        };
+        if !is_open {
+            return said;
+        }
+        let decided = match path {
+            "train.precision" => self.precision.clone().map(Value::from),
+            "train.threads" => self.threads.map(Value::from),
+            "model.vocab_size" => self.vocab_size.map(Value::from),
+            _ => None,
+        };
+        let is_off = said.as_ref().is_none_or(Value::is_null);
+        decided.or_else(|| if is_off { Some("none".into()) } else { said })
+    }
 }
 
 /// A run's spec as it was when the run wrote the checkpoint of a step: an extension changes it later.
@@ -89,6 +143,7 @@ fn phrase(value: &Option<Value>) -> String {
     };
     let kind = match value {
         Value::Object(map) => map.keys().next().map(|key| one_line(key)),
+        Value::Array(list) if list.len() == 1 => Some("1 entry:".into()),
         Value::Array(list) => Some(format!("{} entries:", list.len())),
         _ => return cut_middle(&whole, SHORT, "…"),
     };
@@ -200,6 +255,26 @@ pub fn objects(runs: &[&RunSummary]) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `train.precision  auto → bf16`, of a run that had trained in bf16.
+    #[test]
+    fn what_was_decided_stands_in_place_of_auto() {
+        let known = Decided {
+            precision: Some("bf16".into()),
+            vocab_size: Some(65),
+            threads: Some(2),
+        };
+        let value = |path: &str, said: Option<Value>| word(&known.value(path, said));
+        assert_eq!(value("train.precision", Some(json!("auto"))), "bf16");
+        assert_eq!(value("train.threads", Some(Value::Null)), "2");
+        assert_eq!(value("train.threads", Some(json!(1))), "1");
+        assert_eq!(value("eval.patience", None), "none");
+        assert_eq!(
+            value("data.packing", Some(json!("auto"))),
+            "auto",
+            "left to the method"
+        );
+    }
 
     #[test]
     fn a_long_value_is_told_in_a_phrase() {
