@@ -57,6 +57,15 @@ pub enum What {
     },
 }
 
+/// Above a template without a start model: the sizes below are not those that a user's model will have.
+const DEMO_MODEL: &str = "# model: of the demo that runs without a start model; with -s train.from=MODEL its sizes stand here instead";
+
+/// Whether the sizes of a spec are only those of its demo.
+fn is_a_demo_model(loaded: &Loaded) -> bool {
+    let spec = loaded.spec.to_value();
+    spec["group"] == "template" && spec["train"]["from"].is_null()
+}
+
 /// The heading of the list of pipelines.
 const PIPELINES: &str = "pipelines: several stages in one command";
 
@@ -88,6 +97,9 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
             } else {
                 loaded.spec.to_yaml()
             };
+            if is_a_demo_model(&loaded) {
+                writeln!(out, "{DEMO_MODEL}")?;
+            }
             out.write_all(text.as_bytes())?;
         }
         What::Eject { name, to } => {

@@ -23,7 +23,7 @@ use std::time::SystemTime;
 const FROM: &str = "train.from";
 const TOKENIZER: &str = "data.tokenizer.file.path";
 /// Keys a run may choose for itself: only training depends on them, or what files call the model.
-const FREE: [&str; 11] = [
+pub(super) const FREE: [&str; 11] = [
     "model.seq_len",
     "model.context_len",
     "model.dropout",

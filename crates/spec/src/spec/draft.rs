@@ -1,6 +1,9 @@
 //! A spec being edited: a preset or file as parent, edits on top, each validated when made. The saved file is small: the
 //! parent's name and the differences, each with its reason.
 
+mod start;
+
+use self::start::{Folders, StartModel};
 use super::issue::{Issue, Origin, Origins, SpecErrors};
 use super::load::{merge_files, plain_name, typed};
 use super::merge::Merged;
@@ -9,6 +12,9 @@ use super::schema::{Kind, Node, root};
 use super::{RunSpec, config_paths, home, implied, layer, replaced, validate, yaml};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
+
+/// The model to start from.
+const FROM: &str = "train.from";
 
 /// One edited value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +38,8 @@ pub struct Place {
     pub parent: Value,
     pub origin: Origin,
     pub edited: bool,
+    /// The start model decides it; its value is null where that model is not on this disk.
+    pub from_start: bool,
 }
 
 /// A value that differs from the parent's.
@@ -57,8 +65,8 @@ pub struct Draft {
     /// The same with what all of it implies; and with all defaults filled in.
     settled: Merged,
     full: Value,
-    project_dir: PathBuf,
-    home: Option<PathBuf>,
+    folders: Folders,
+    start: Option<StartModel>,
 }
 
 impl Draft {
@@ -72,7 +80,13 @@ impl Draft {
         let base = merge_files(files, &sources.project_dir, &mut issues);
         let (settled, full) = filled(&base, &mut issues);
         SpecErrors::check(issues)?;
+        let folders = Folders {
+            project_dir: sources.project_dir.clone(),
+            home: sources.home.clone(),
+            hub_cache: sources.hub_cache.clone(),
+        };
         Ok(Draft {
+            start: StartModel::of(&at(&full, FROM), None, &folders),
             target: target.to_string(),
             merged: base.clone(),
             settled,
@@ -80,8 +94,7 @@ impl Draft {
             base_full: full.clone(),
             edits: Vec::new(),
             full,
-            project_dir: sources.project_dir.clone(),
-            home: sources.home.clone(),
+            folders,
         })
     }
 
@@ -97,8 +110,8 @@ impl Draft {
             base_full: full.clone(),
             edits: Vec::new(),
             full,
-            project_dir: PathBuf::new(),
-            home: None,
+            folders: Folders::default(),
+            start: None,
         };
         let name = plain_name(name);
         // An invalid name keeps the default one.
@@ -109,7 +122,7 @@ impl Draft {
     /// Base folder for relative paths, which an imported draft has not.
     #[cfg(test)]
     pub fn set_project(&mut self, folder: &std::path::Path) {
-        self.project_dir = folder.to_path_buf();
+        self.folders.project_dir = folder.to_path_buf();
     }
 
     /// The parent's name or path, as given.
@@ -176,6 +189,8 @@ impl Draft {
             self.merged = merged;
             self.settled = settled;
             self.full = full;
+            let said = at(&self.full, FROM);
+            self.start = StartModel::of(&said, self.start.take(), &self.folders);
         }
         issues.into_iter().next()
     }
@@ -236,15 +251,15 @@ impl Draft {
         match config {
             Some(config) => {
                 let sources = SpecSources {
-                    project_dir: self.project_dir.clone(),
-                    home: self.home.clone(),
+                    project_dir: self.folders.project_dir.clone(),
+                    home: self.folders.home.clone(),
                     ..SpecSources::default()
                 };
                 // What cannot be expanded is reported with the files, which a draft does not check.
                 let config = home::expand(config, &self.settled, &sources, &mut issues);
                 Ok(RunSpec::resolve(config_paths::absolute(
                     config,
-                    &self.project_dir,
+                    &self.folders.project_dir,
                 )))
             }
             None => Err(issues.into_iter().next().map_or_else(
@@ -269,7 +284,7 @@ impl Draft {
     }
 
     fn collect(&self, path: &str, node: &'static Node, places: &mut Vec<Place>) {
-        let chosen = self.value(path);
+        let chosen = self.decided(path).unwrap_or_else(|| self.value(path));
         if !path.is_empty() && !matches!(node.kind, Kind::Object(_)) {
             places.push(self.place(path, node));
         }
@@ -285,8 +300,25 @@ impl Draft {
         }
     }
 
+    /// What the start model has in place of this value.
+    fn decided(&self, path: &str) -> Option<Value> {
+        let start = self.start.as_ref()?;
+        start.decides(path, &self.settled.origins.get(path))
+    }
+
     fn place(&self, path: &str, node: &'static Node) -> Place {
         let edited = self.edits.iter().any(|e| e.path == path);
+        if let (Some(value), Some(start)) = (self.decided(path), &self.start) {
+            return Place {
+                path: path.to_string(),
+                node,
+                parent: value.clone(),
+                value,
+                origin: start.origin(),
+                edited,
+                from_start: true,
+            };
+        }
         Place {
             path: path.to_string(),
             node,
@@ -294,6 +326,7 @@ impl Draft {
             parent: written_or_default(&self.base_full, path),
             origin: self.settled.origins.get(path),
             edited,
+            from_start: false,
         }
     }
 

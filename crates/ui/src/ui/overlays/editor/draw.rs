@@ -213,8 +213,22 @@ fn row_words(
     ]
 }
 
+/// What every model has: null is no value of theirs, but one that is not known yet.
+const REQUIRED: [&str; 6] = [
+    "model.n_layer",
+    "model.n_head",
+    "model.d_model",
+    "model.position",
+    "model.norm",
+    "model.mlp",
+];
+
 /// A value as the editor writes it.
 fn value_words(place: &Place, value: &serde_json::Value) -> String {
+    // Its files are read when the run starts.
+    if place.from_start && value.is_null() && REQUIRED.contains(&&*place.path) {
+        return "its own".into();
+    }
     match value.is_null() {
         true => none_word(place).into(),
         false => shown(value),
@@ -237,6 +251,9 @@ fn none_word(place: &Place) -> &'static str {
 /// Where a value comes from. A changed value that the user did not edit follows from one that was: a schedule's final rate from its peak,
 /// for example.
 pub(super) fn origin_text(place: &Place, parent: &str) -> String {
+    if place.from_start {
+        return "from the start model".into();
+    }
     let was = || format!("{parent}: {}", value_words(place, &place.parent));
     match (place.value != place.parent, place.edited) {
         (true, true) => format!("yours; {}", was()),
@@ -261,6 +278,9 @@ fn origin_words(origin: &Origin) -> String {
 
 /// What may stand here and what the others say.
 fn about(place: &Place) -> String {
+    if place.from_start {
+        return "read only: the start model (train.from) decides it; name another one, or none, to change it".into();
+    }
     let mut words = vec![place.node.expected()];
     if place.node.nullable {
         words.push(format!("empty: {}", none_word(place)));

@@ -229,6 +229,11 @@ impl Editor {
         let Some(place) = self.places().into_iter().nth(self.selected) else {
             return;
         };
+        if place.from_start {
+            let words = format!("{} is the start model's: change train.from instead", place.path);
+            self.error = Some(words);
+            return;
+        }
         let mut options: Vec<String> = match &place.node.kind {
             Kind::Registry(members) => members.iter().map(|(name, _)| name.clone()).collect(),
             Kind::Choice(words) => words.clone(),
