@@ -1,7 +1,7 @@
 //! A question in plain text: its rows, its notes, and what is said to an answer, no wider than the terminal.
 
 use crate::advisor::wizard::{Question, Step, Wizard};
-use crate::base::text::{one_line, wrap};
+use crate::base::text::{cut_middle, one_line, wrap};
 use std::io::Write;
 
 /// ```text
@@ -11,6 +11,8 @@ use std::io::Write;
 ///     2  follow instructions          …
 /// ```
 pub fn ask(wizard: &Wizard, out: &mut impl Write, columns: usize) -> std::io::Result<()> {
+    /// Columns in front of a value that stands below its row.
+    const INDENT: usize = 10;
     let question = wizard.question();
     // What follows the plan in the workbench is a command here.
     let (number, of) = (wizard.number(question.step), wizard.number(Step::Plan));
@@ -18,15 +20,22 @@ pub fn ask(wizard: &Wizard, out: &mut impl Write, columns: usize) -> std::io::Re
     let width = question.rows.iter().map(|r| r.title.chars().count()).max();
     let width = width.unwrap_or(0).min(44);
     let aside = aside(&question, columns);
+    let folded = folded(&question, wizard.selected(), &aside);
+    let mut group = None;
     for (i, row) in question.rows.iter().enumerate() {
-        if aside.contains(&i) {
+        if aside.contains(&i) || folded.contains(&i) {
             continue;
+        }
+        if row.group != group {
+            group = row.group;
+            writeln!(out, "  {}", group.unwrap_or_default())?;
         }
         let marked = i == wizard.selected() && question.step != Step::Settings;
         let mark = if marked { "*" } else { " " };
         let value = row.input.as_ref().map(|input| match input.text.as_str() {
             "" => format!("({})", input.placeholder),
-            text => one_line(text),
+            // Broken anywhere by the terminal, a path is hard to read.
+            text => cut_middle(&one_line(text), columns.saturating_sub(INDENT), "…"),
         });
         let words: Vec<String> = value
             .into_iter()
@@ -38,17 +47,13 @@ pub fn ask(wizard: &Wizard, out: &mut impl Write, columns: usize) -> std::io::Re
             writeln!(out, "{}", line.trim_end())?;
         }
     }
+    let of_group = |i: &usize| question.rows[*i].group.unwrap_or_default();
+    for part in folded.chunk_by(|a, b| of_group(a) == of_group(b)) {
+        named(of_group(&part[0]), part, &question, out, columns)?;
+    }
     if !aside.is_empty() {
-        let names: Vec<String> = aside
-            .iter()
-            .map(|i| format!("{} {}", i + 1, question.rows[*i].title))
-            .collect();
-        let words = format!(
-            "not available for these answers (?N says why): {}",
-            names.join(", ")
-        );
-        let lines = wrap(&words, columns, "        ", "        ");
-        lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+        let why = "not available for these answers (?N says why)";
+        named(why, &aside, &question, out, columns)?;
     }
     if question.rows.is_empty() {
         notes(&question, out, columns)?;
@@ -78,6 +83,33 @@ fn aside(question: &Question, columns: usize) -> Vec<usize> {
     // Best first: what stands above one that suits is advice.
     let last = question.rows.iter().rposition(|row| row.open);
     (last.map_or(0, |last| last + 1)..question.rows.len()).collect()
+}
+
+/// Rows of a long list that could be chosen, but are neither recommended nor selected: they stand in a line for each part of it.
+fn folded(question: &Question, selected: usize, aside: &[usize]) -> Vec<usize> {
+    // In a pipe, and in a short list, all stand with their reasons.
+    if aside.is_empty() {
+        return Vec::new();
+    }
+    let first = question.rows.first().and_then(|row| row.group);
+    let rows = question.rows.iter().enumerate();
+    let others = rows.filter(|(i, row)| row.group != first && *i != selected && !aside.contains(i));
+    others.map(|(i, _)| i).collect()
+}
+
+/// Rows by number and name behind what they have in common.
+fn named(
+    what: &str,
+    rows: &[usize],
+    question: &Question,
+    out: &mut impl Write,
+    columns: usize,
+) -> std::io::Result<()> {
+    let name = |i: &usize| format!("{} {}", i + 1, question.rows[*i].title);
+    let names: Vec<String> = rows.iter().map(name).collect();
+    let words = format!("{what}: {}", names.join(" · "));
+    let lines = wrap(&words, columns, "  ", "      ");
+    lines.iter().try_for_each(|line| writeln!(out, "{line}"))
 }
 
 /// A row and the words beside it; below it where they do not fit the terminal.

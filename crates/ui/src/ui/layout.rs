@@ -109,6 +109,20 @@ pub fn fill(text: &str, width: usize, ellipsis: &str) -> String {
     out
 }
 
+/// The text in at most `width` columns: where it was cut, whole words and `ellipsis`, unless the last word is most of it.
+pub fn cut_at_word(text: &str, width: usize, ellipsis: &str) -> String {
+    let short = cut(text, width, ellipsis);
+    if text.width() <= width {
+        return short;
+    }
+    let kept = short.strip_suffix(ellipsis).unwrap_or(&short);
+    let whole = text[kept.len()..].starts_with(' ');
+    match kept.rfind(' ').filter(|at| !whole && *at * 2 >= kept.len()) {
+        Some(at) => format!("{} {ellipsis}", kept[..at].trim_end()),
+        None => short,
+    }
+}
+
 /// Breaks text into rows of at most `width` columns, at blanks where there are any, else behind a slash of a path. Empty
 /// lines stay.
 pub fn wrap(text: &str, width: u16) -> Vec<String> {
@@ -176,6 +190,18 @@ pub fn scroll_to(selected: usize, scroll: usize, height: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cut_sentence_ends_with_a_whole_word() {
+        let text = "checkpoint step-001000 is kept, the best so far";
+        assert_eq!(
+            cut_at_word(text, 40, "…"),
+            "checkpoint step-001000 is kept, the …"
+        );
+        assert_eq!(cut_at_word(text, 60, "…"), text);
+        assert_eq!(cut_at_word("aaaaaaaaaaaaaaaa", 5, "…"), "aaaa…");
+        assert!((1..50).all(|width| cut_at_word(text, width, "…").width() <= width));
+    }
 
     #[test]
     fn wraps_at_blanks_and_breaks_long_words() {

@@ -1,6 +1,6 @@
 //! Short words in the corner that go by themselves; what was said stays in a list.
 
-use super::layout::{Screen, cut, split_bottom, wrap};
+use super::layout::{Screen, cut_at_word, split_bottom, wrap};
 use super::msg::Asked;
 use super::theme::{Meaning, Theme};
 use super::widgets::text::readable;
@@ -181,7 +181,7 @@ impl Toasts {
         (self.small, self.boxed) = (area.height < SMALL, false);
         if typing == Typing::Anywhere {
             if let Some(toast) = self.list.back() {
-                draw_row(toast, frame, screen.tabs, theme);
+                draw_row(toast, frame, screen.tabs, (theme, all));
             }
             return;
         }
@@ -200,7 +200,7 @@ impl Toasts {
             if typing == Typing::No {
                 frame.render_widget(Clear, row);
             }
-            draw_row(toast, frame, row, theme);
+            draw_row(toast, frame, row, (theme, all));
         }
     }
 
@@ -272,7 +272,7 @@ impl Words {
                 .map(|row| row.trim())
                 .collect::<Vec<_>>()
                 .join(" ");
-            rows.push(cut(&rest, room.into(), theme.glyphs().ellipsis));
+            rows.push(cut_at_word(&rest, room.into(), theme.glyphs().ellipsis));
         }
         Words {
             level: toast.level,
@@ -323,11 +323,21 @@ fn says(frame: &mut Frame, row: Rect, text: &str) -> bool {
     cells.collect::<String>().contains(text)
 }
 
-/// One row, to the right.
-fn draw_row(toast: &Toast, frame: &mut Frame, area: Rect, theme: &Theme) {
+/// One row, to the right; where it is cut, with the words that say where all of it is read.
+fn draw_row(toast: &Toast, frame: &mut Frame, area: Rect, (theme, all): (&Theme, &str)) {
     let (mark, meaning) = mark(toast.level, theme);
     let room = usize::from(area.width).saturating_sub(4);
-    let text = cut(&readable(&toast.text, theme), room, theme.glyphs().ellipsis);
+    let whole = readable(&toast.text, theme);
+    let text = match whole.width() > room {
+        true => {
+            let room = room.saturating_sub(all.width() + 1);
+            format!(
+                "{} {all}",
+                cut_at_word(&whole, room, theme.glyphs().ellipsis)
+            )
+        }
+        false => whole.into_owned(),
+    };
     let width = u16::try_from(text.width() + 4)
         .unwrap_or(u16::MAX)
         .min(area.width);

@@ -2,10 +2,12 @@
 //! are rows of [`rules::RULES`], the methods are rows of [`FACTS`]; this file combines them.
 
 mod fit;
+mod groups;
 mod rules;
 
 pub use crate::plan::{FACTS, Facts, MethodId};
 pub use fit::{Adapter, Fit};
+pub use groups::{Group, in_groups};
 pub(in crate::advisor) use rules::CPT_ADAPTER_TOKENS;
 pub use rules::{RULES, Rule, Verdict};
 

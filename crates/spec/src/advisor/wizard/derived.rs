@@ -125,7 +125,15 @@ impl Wizard {
 
     /// Every method, best first.
     pub fn advice(&self) -> Vec<Advice> {
-        choose::advise(&self.inputs())
+        self.grouped_advice()
+            .into_iter()
+            .map(|(_, advice)| advice)
+            .collect()
+    }
+
+    /// The same with the parts of the list.
+    pub(super) fn grouped_advice(&self) -> Vec<(choose::Group, Advice)> {
+        choose::in_groups(choose::advise(&self.inputs()))
     }
 
     /// The advice on the chosen method.

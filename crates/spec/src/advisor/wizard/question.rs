@@ -23,6 +23,8 @@ pub struct Row {
     pub open: bool,
     /// What is wrong with the input.
     pub fault: Option<String>,
+    /// The part of a long list that it is in: a heading stands where it differs from that of the row before.
+    pub group: Option<&'static str>,
 }
 
 impl Row {
@@ -33,6 +35,7 @@ impl Row {
             input: None,
             open: true,
             fault: None,
+            group: None,
         }
     }
 

@@ -2,8 +2,10 @@
 //! What is asked and what an answer means is `advisor::wizard`'s; here it is drawn and typed into.
 
 mod draw;
+mod list;
 
-use self::draw::{draw_field, draw_row, note_style};
+use self::draw::{draw_field, draw_heading, draw_row, note_style, short_path};
+use self::list::Line as Shown;
 use super::{Canvas, Choice, Editor, LIST, Overlay, PATH, Reply};
 use crate::advisor::wizard::{Note, Outcome, Question, Row, Inspection, Step, Wizard};
 use crate::base::text::one_line;
@@ -40,6 +42,8 @@ pub struct WizardScreen {
     wizard: Wizard,
     question: Question,
     field: TextField,
+    /// What is typed to find a row in a long list.
+    filter: TextField,
     /// The field holds a path that the user did not type: the first character replaces it.
     offered: bool,
     /// What the user typed last at each question.
@@ -64,6 +68,7 @@ impl WizardScreen {
             question: wizard.question(),
             wizard,
             field: TextField::new(Lines::One, ""),
+            filter: TextField::new(Lines::One, ""),
             offered: false,
             own: BTreeMap::new(),
             names: None,
@@ -110,14 +115,19 @@ impl WizardScreen {
 
     /// All texts but settings are paths.
     fn types_a_path(&self) -> bool {
-        self.typing() && self.question.step != Step::Settings
+        self.takes_text() && self.question.step != Step::Settings
+    }
+
+    /// True while the selected row takes a text.
+    fn takes_text(&self) -> bool {
+        self.row().is_some_and(|row| row.input.is_some())
     }
 
     /// What is typed on a row that takes no text goes to the next one that does: dropped, Enter would take the row instead.
     fn select_field(&mut self) {
         let rows = self.question.rows.iter().enumerate();
         let mut fields = rows.filter(|(_, row)| row.open && row.input.is_some());
-        if !self.typing()
+        if !self.takes_text()
             && let Some((row, _)) = fields.next()
         {
             self.select(row);
@@ -141,6 +151,7 @@ impl WizardScreen {
         self.looking = matches!(outcome, Outcome::Look(_));
         if outcome == Outcome::Moved {
             self.scroll = 0;
+            self.filter.clear();
         }
         self.refresh(true);
         match outcome {
@@ -196,11 +207,12 @@ impl WizardScreen {
                 None if here => theme.glyphs().ellipsis.to_string(),
                 None => String::new(),
             };
+            let width = area.width.saturating_sub(1);
+            let value = short_path(&value, usize::from(width).saturating_sub(10), theme);
             let words = [
                 word(format!("{pointer}{}", fill(step.word(), 9, "")), label),
                 word(value, Meaning::Text),
             ];
-            let width = area.width.saturating_sub(1);
             text::draw(frame.buffer_mut(), area.x, y, width, &words, theme);
         }
     }
@@ -209,16 +221,11 @@ impl WizardScreen {
         let theme = canvas.theme;
         let airy = area.height >= 14;
         let (head, area) = split_top(area, 1 + u16::from(airy));
-        let title = [word(self.question.title, Meaning::Title)];
-        text::draw(
-            frame.buffer_mut(),
-            head.x,
-            head.y,
-            head.width,
-            &title,
-            theme,
-        );
-        let n = u16::try_from(self.question.rows.len()).unwrap_or(u16::MAX);
+        let mut title = vec![word(self.question.title, Meaning::Title)];
+        title.extend(self.filter_words());
+        let buffer = frame.buffer_mut();
+        text::draw(buffer, head.x, head.y, head.width, &title, theme);
+        let n = u16::try_from(self.lines().len()).unwrap_or(u16::MAX);
         let error = self.error_rows(area.width);
         let notes = NOTES.min(area.height / 2).max(error + 2);
         let n = n + u16::from(self.own_line(area.width));
@@ -262,14 +269,28 @@ impl WizardScreen {
         let selected = self.wizard.selected();
         let own_line = self.own_line(area.width) && area.height > 1;
         let height = usize::from(area.height) - usize::from(own_line);
-        self.scroll = scroll_to(selected, self.scroll, height);
+        let lines = self.lines();
+        let at = lines.iter().position(|line| *line == Shown::Row(selected));
+        self.scroll = scroll_to(at.unwrap_or(0), self.scroll, height);
+        // The heading of the first row is worth its line.
+        if self.scroll == 1 && height > 1 {
+            self.scroll = usize::from(at.is_some_and(|at| at >= height));
+        }
         let titles = self.titles(area.width.into());
-        let rows = self.question.rows.iter().enumerate().skip(self.scroll);
         let mut y = area.y;
-        for (i, row) in rows {
+        for line in lines.into_iter().skip(self.scroll) {
             if y >= area.bottom() {
                 break;
             }
+            let i = match line {
+                Shown::Row(i) => i,
+                Shown::Heading(words) => {
+                    draw_heading(frame, Rect { y, height: 1, ..area }, words, canvas.theme);
+                    y += 1;
+                    continue;
+                }
+            };
+            let row = &self.question.rows[i];
             let place = Rect {
                 y,
                 height: 1,
@@ -310,6 +331,22 @@ impl WizardScreen {
         }
     }
 
+    /// Behind the question: that letters find a row, or the letters.
+    fn filter_words(&self) -> Vec<Word> {
+        if !self.filters() {
+            return Vec::new();
+        }
+        let typed = one_line(self.filter.text().trim());
+        if typed.is_empty() {
+            return vec![word("  type to find one", Meaning::Muted)];
+        }
+        let (found, all) = (self.visible().len(), self.question.rows.len());
+        vec![
+            word(format!("  {typed}"), Meaning::Accent),
+            word(format!("  {found} of {all}"), Meaning::Muted),
+        ]
+    }
+
     /// What a path could go on with, as lines.
     fn name_lines(&self, width: usize, theme: &Theme) -> Vec<Vec<Word>> {
         let Some(names) = &self.names else {
@@ -343,6 +380,10 @@ impl WizardScreen {
 
     /// What stands below the answers: errors first, then what the answer means, then the text of a file.
     fn note_lines(&self, width: usize, theme: &Theme) -> Vec<Vec<Word>> {
+        if self.filters() && self.visible().is_empty() {
+            let words = "nothing here has these letters in its name or its reason";
+            return vec![vec![word(words, Meaning::Muted)]];
+        }
         let mut lines = self.name_lines(width, theme);
         if self.looking {
             lines.push(vec![word("looking …", Meaning::Muted)]);
@@ -422,31 +463,43 @@ impl Overlay for WizardScreen {
         Hints {
             own,
             kept: vec![
-                (Action::Cancel, "previous question"),
+                (
+                    Action::Cancel,
+                    match self.filter.is_empty() {
+                        true => "previous question",
+                        false => "all rows",
+                    },
+                ),
                 (Action::Leave, "close"),
             ],
         }
     }
 
-    /// True while the selected row takes a text.
+    /// True while letters are a text: of the selected row, of a path that is asked for, or to find a row.
     fn typing(&self) -> bool {
-        self.row().is_some_and(|row| row.input.is_some())
+        self.takes_text() || self.awaits_a_path() || self.filters()
     }
 
     fn act(&mut self, action: Action) -> Reply {
-        let last = self.question.rows.len().saturating_sub(1);
-        let here = self.wizard.selected();
         match action {
             Action::Up | Action::Down if self.question.rows.is_empty() => {
                 self.page(action == Action::Down, 1);
             }
-            Action::Up => self.select(here.checked_sub(1).unwrap_or(last)),
-            Action::Down => self.select(if here >= last { 0 } else { here + 1 }),
-            Action::Top => self.select(0),
-            Action::Bottom => self.select(last),
+            Action::Up | Action::Down => {
+                if let Some(row) = self.neighbour(action == Action::Down) {
+                    self.select(row);
+                }
+            }
+            Action::Top | Action::Bottom => {
+                let rows = self.visible();
+                let end = if action == Action::Top { rows.first() } else { rows.last() };
+                end.into_iter().for_each(|row| self.select(*row));
+            }
             Action::PageUp | Action::PageDown => {
                 self.page(action == Action::PageDown, self.notes_page);
             }
+            Action::Accept if !self.is_visible() => {}
+            Action::Cancel if !self.filter.is_empty() => self.unfiltered(),
             Action::Accept => {
                 let outcome = self.wizard.enter();
                 return self.follow(outcome);
@@ -463,10 +516,15 @@ impl Overlay for WizardScreen {
     }
 
     fn key(&mut self, key: KeyEvent) -> Reply {
+        if self.filters() {
+            self.filter.key(key);
+            self.filtered();
+            return Reply::Stay;
+        }
         if is_text(key) {
             self.select_field();
         }
-        if self.typing() {
+        if self.takes_text() {
             if is_text(key) {
                 self.clear_suggestion();
             }
@@ -477,8 +535,13 @@ impl Overlay for WizardScreen {
     }
 
     fn paste(&mut self, text: &str) -> Reply {
+        if self.filters() {
+            self.filter.paste(text.trim());
+            self.filtered();
+            return Reply::Stay;
+        }
         self.select_field();
-        if self.typing() {
+        if self.takes_text() {
             self.clear_suggestion();
             self.field.paste(text.trim());
             self.typed();
@@ -488,7 +551,7 @@ impl Overlay for WizardScreen {
 
     /// A click selects, a second one answers.
     fn click(&mut self, row: usize) -> Reply {
-        if row == self.wizard.selected() && !self.typing() {
+        if row == self.wizard.selected() && !self.takes_text() {
             return self.act(Action::Accept);
         }
         self.select(row);

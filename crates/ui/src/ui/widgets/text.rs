@@ -257,7 +257,8 @@ fn elided(line: &str, columns: usize, ascii: bool) -> String {
     fit(&format!("{line}{ellipsis}"), columns, ascii)
 }
 
-/// Byte where a line of at most `columns` ends; never 0 for a text that is not empty.
+/// Byte where a line of at most `columns` ends; never 0 for a text that is not empty. A word that fits no line is broken behind a
+/// slash, as paths are read.
 fn break_at(text: &str, columns: usize) -> usize {
     let (mut used, mut space) = (0, None);
     for (i, c) in text.char_indices() {
@@ -266,9 +267,16 @@ fn break_at(text: &str, columns: usize) -> usize {
         }
         used += c.width().unwrap_or(0);
         if used > columns {
+            let space = space.filter(|s| *s > 0);
+            let word = space.map_or(0, |s| s + 1).min(i);
+            let whole = text[word..].split(' ').next().unwrap_or_default();
+            let slash = text[word..i].rfind('/').filter(|slash| *slash > 0);
             // A letter wider than the line stands alone on it.
             let end = if i == 0 { c.len_utf8() } else { i };
-            return space.filter(|s| *s > 0).unwrap_or(end);
+            return match slash.filter(|_| whole.width() > columns) {
+                Some(slash) => word + slash + 1,
+                None => space.unwrap_or(end),
+            };
         }
     }
     text.len()
@@ -310,6 +318,26 @@ pub fn asked(prompt: &str) -> String {
 mod tests {
     use super::*;
     use crate::ui::theme::{ColorDepth, Themes};
+
+    #[test]
+    fn a_path_that_fits_no_line_is_broken_behind_a_slash() {
+        let text = "saved as /home/somebody/experiments/2026/quickstart.yaml";
+        let lines = wrap(text, 24, 9, false);
+        assert_eq!(
+            lines,
+            [
+                "saved as /home/somebody/",
+                "experiments/2026/",
+                "quickstart.yaml"
+            ]
+        );
+        // One that fits the next line begins there.
+        assert_eq!(
+            wrap("saved as a/b/c.yaml", 12, 9, false),
+            ["saved as", "a/b/c.yaml"]
+        );
+        assert_eq!(wrap("aaaaaaaaaa", 4, 9, false), ["aaaa", "aaaa", "aa"]);
+    }
 
     #[test]
     fn cut_text_ends_in_an_ellipsis_and_wide_letters_are_not_split() {

@@ -1,4 +1,4 @@
-//! The question about the method: all of them, best first, with the reasons.
+//! The question about the method: all of them with the reasons, those first that suit best, then by family.
 
 use crate::advisor::choose::{self, Advice, DataKind, MethodId, Verdict};
 use crate::advisor::wizard::question::{Ask, Explanation, Row, note};
@@ -19,7 +19,7 @@ impl Ask for Method {
     }
 
     fn rows(&self, wizard: &Wizard) -> Vec<Row> {
-        let row = |advice: Advice| {
+        let row = |(group, advice): (choose::Group, Advice)| {
             let why = advice.why.first().map_or("", |(_, why)| why.as_str());
             let suits = advice.verdict != Verdict::Unfit;
             let detail = match (suits, advice.fit.need(), advice.available) {
@@ -33,10 +33,11 @@ impl Ask for Method {
             };
             Row {
                 open: suits && advice.available,
+                group: Some(group.title()),
                 ..Row::choice(advice.title(), detail)
             }
         };
-        wizard.advice().into_iter().map(row).collect()
+        wizard.grouped_advice().into_iter().map(row).collect()
     }
 
     fn explain(&self, wizard: &Wizard, _: &[Row]) -> Explanation {

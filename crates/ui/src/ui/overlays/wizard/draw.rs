@@ -1,6 +1,7 @@
 //! Rows, fields and notes of the wizard's screen.
 
 use crate::advisor::wizard::{Input, Row};
+use crate::base::text::cut_middle;
 use crate::ui::field::TextField;
 use crate::ui::layout::fill;
 use crate::ui::theme::{Meaning, Theme};
@@ -23,6 +24,12 @@ pub(super) fn note_style(label: &str, theme: &Theme) -> (String, Meaning, Meanin
         "Wrong" | "Careful" => (label.into(), Meaning::Accent, Meaning::Warn),
         label => (label.into(), Meaning::Accent, Meaning::Text),
     }
+}
+
+/// What the rows below it have in common.
+pub(super) fn draw_heading(frame: &mut Frame, area: Rect, words: &str, theme: &Theme) {
+    let words = [word(words, Meaning::Title)];
+    text::draw(frame.buffer_mut(), area.x, area.y, area.width, &words, theme);
 }
 
 /// One row: `▸ title   value or detail`.
@@ -87,6 +94,14 @@ pub(super) fn draw_row(
     text::draw(frame.buffer_mut(), at, area.y, left, &[after], theme);
 }
 
+/// A path in so many columns: its end says more than its middle. What is no path is cut at its end.
+pub(super) fn short_path(text: &str, columns: usize, theme: &Theme) -> String {
+    match text.contains('/') {
+        true => cut_middle(text, columns, theme.glyphs().ellipsis),
+        false => text.into(),
+    }
+}
+
 /// What a row holds, or while it is empty what it wants; `field` where it is typed into.
 fn draw_value(
     frame: &mut Frame,
@@ -98,7 +113,10 @@ fn draw_value(
     let words = match field {
         Some(field) => return draw_field(frame, area, field, input, theme),
         None if input.text.is_empty() => word(input.placeholder.clone(), Meaning::Muted),
-        None => word(input.text.clone(), Meaning::Text),
+        None => {
+            let text = short_path(&input.text, area.width.into(), theme);
+            word(text, Meaning::Text)
+        }
     };
     text::draw(frame.buffer_mut(), area.x, area.y, area.width, &[words], theme);
 }
