@@ -82,6 +82,28 @@ impl Launcher {
         self.answer(self.removal(run, runs_dir, "--yes")).map(drop)
     }
 
+    /// Writes a run's best checkpoint into a folder, with the options of `llmtui export`.
+    ///
+    /// # Errors
+    /// What the verb says: no checkpoint, a format that it has not, a folder that is not empty.
+    pub fn export_run(
+        &self,
+        run: &Path,
+        options: &[String],
+        to: &Path,
+        runs_dir: &Path,
+    ) -> Result<(), LaunchError> {
+        let mut command = Command::new(&self.program);
+        command.arg("--runs-dir").arg(runs_dir);
+        command
+            .arg("export")
+            .arg(run)
+            .args(options)
+            .arg("--to")
+            .arg(to);
+        self.answer(command).map(drop)
+    }
+
     fn removal(&self, run: &Path, runs_dir: &Path, how: &str) -> Command {
         let mut command = Command::new(&self.program);
         command.arg("--runs-dir").arg(runs_dir);
@@ -196,6 +218,32 @@ mod tests {
         }
         assert_eq!(said("echo killed >&2; exit 1"), "killed");
         assert!(said("exit 7").contains('7'));
+    }
+
+    #[test]
+    fn an_export_is_asked_for_as_in_the_shell() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("said");
+        let (_keep, launcher) = program(&format!("echo \"$@\" > {}", out.display()));
+        let options = ["--format".to_string(), "gguf".into()];
+        let export = |launcher: &Launcher| {
+            launcher.export_run(
+                Path::new("runs/x"),
+                &options,
+                Path::new("out/x"),
+                Path::new("runs"),
+            )
+        };
+        export(&launcher).unwrap();
+        let said = std::fs::read_to_string(&out).unwrap();
+        assert_eq!(
+            said,
+            "--runs-dir runs export runs/x --format gguf --to out/x\n"
+        );
+        let error = message::written("out/x is not empty", "choose another");
+        let (_keep, launcher) = program(&format!("printf %s '{error}' >&2; exit 2"));
+        let why = export(&launcher).unwrap_err().to_string();
+        assert_eq!(why, "out/x is not empty; try: choose another");
     }
 
     #[test]

@@ -106,6 +106,7 @@ actions! {
         Refresh "refresh" "refresh" "Refresh the list of runs."
         ResumeRun "resume" "resume" "Resume the selected run from its latest checkpoint."
         DeleteRun "delete-run" "delete" "Delete the selected run with its checkpoints; asks first, with what is lost and its size."
+        ExportRun "export-run" "export" "Export the selected run, or the open one, for other programs: a Hugging Face folder, a PEFT adapter, a GGUF file."
         ChatWith "chat-with" "chat" "Chat with the best checkpoint of the selected run, or with the marked ones side by side."
         ChatBeside "chat-beside" "chat with both" "Chat with the run beside its parent or its base model."
         MarkRun "mark-run" "mark" "Mark or unmark the selected run, and go to the next row."

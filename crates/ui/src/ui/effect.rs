@@ -135,6 +135,13 @@ pub enum Effect {
     PlanRemoval(PathBuf),
     /// Delete that run.
     RemoveRun(PathBuf),
+    /// Write the best checkpoint of the run in this directory for other programs.
+    ExportRun {
+        run_dir: PathBuf,
+        /// Of `llmtui export`.
+        options: Vec<String>,
+        to: PathBuf,
+    },
     /// What a branch would differ in.
     PlanBranch {
         run_dir: PathBuf,

@@ -155,6 +155,11 @@ pub enum Msg {
         run_dir: PathBuf,
         result: Result<(), String>,
     },
+    /// A run was written to a folder for other programs, or why not.
+    RunExported {
+        to: PathBuf,
+        result: Result<(), String>,
+    },
     /// What a branch would differ in, line by line, or why it cannot be.
     BranchPlanned {
         run_dir: PathBuf,
@@ -246,6 +251,8 @@ pub struct Opened {
 /// A run's place in a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StageOf {
+    /// The pipeline's id: several may have its name.
+    pub id: String,
     /// The pipeline's name.
     pub pipeline: String,
     pub stage: String,

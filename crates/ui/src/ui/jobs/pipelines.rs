@@ -96,6 +96,7 @@ fn place_in(dir: &PipelineDir, state: &State, at: usize, runs_dir: &Path) -> Sta
     let next = stages[at + 1..].iter().find(|s| !s.status.is_over());
     StageOf {
         standing,
+        id: state.id.clone(),
         pipeline: state.name.clone(),
         stage: stages[at].name.clone(),
         number: at + 1,

@@ -70,6 +70,17 @@ impl JobContext {
         removed.map_err(|e| e.to_string())
     }
 
+    /// Writes a run's best checkpoint for other programs.
+    ///
+    /// # Errors
+    /// What the verb says.
+    pub fn export_run(&self, run_dir: &Path, options: &[String], to: &Path) -> Result<(), String> {
+        let exported = self
+            .launcher()?
+            .export_run(run_dir, options, to, &self.runs_dir);
+        exported.map_err(|e| e.to_string())
+    }
+
     fn launcher(&self) -> Result<Launcher, String> {
         Launcher::this_program(&self.env).map_err(|e| e.to_string())
     }

@@ -265,6 +265,7 @@ mod tests {
         let stops = |held: &OpenRun| LeaveQuestion::new(true, held).rows[1].3;
         assert!(!stops(&held).contains("pipeline"));
         held.stage = Some(StageOf {
+            id: "p-x7ka".into(),
             pipeline: "p".into(),
             stage: "a".into(),
             number: 1,

@@ -107,6 +107,14 @@ pub(super) fn made(effect: Effect, place: &JobContext) -> Option<Msg> {
             result: place.remove_run(&run_dir),
             run_dir,
         },
+        Effect::ExportRun {
+            run_dir,
+            options,
+            to,
+        } => Msg::RunExported {
+            result: place.export_run(&run_dir, &options, &to),
+            to,
+        },
         Effect::PlanBranch { run_dir, plan } => Msg::BranchPlanned {
             result: place.plan_branch(&run_dir, &plan),
             run_dir,

@@ -66,6 +66,7 @@ impl Shell {
             | E::PlanTarget { .. }
             | E::PlanRemoval(_)
             | E::RemoveRun(_)
+            | E::ExportRun { .. }
             | E::PlanBranch { .. }
             | E::MakeBranch { .. } => self.answer(effect, answers::made),
             E::Send {

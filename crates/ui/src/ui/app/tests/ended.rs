@@ -124,6 +124,7 @@ fn the_run_of_a_stage_names_its_pipeline_and_how_the_next_stages_are_trained() {
 
 fn first_of_two() -> StageOf {
     StageOf {
+        id: "follow-x7ka".into(),
         pipeline: "follow".into(),
         stage: "base".into(),
         number: 1,

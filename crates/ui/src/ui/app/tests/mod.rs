@@ -8,6 +8,7 @@ mod ended;
 mod home;
 mod keys;
 mod narrow;
+mod newcomer;
 mod opening;
 mod overlays;
 mod painting;

@@ -156,6 +156,7 @@ fn the_one_to_wait_for_is_the_live_run_of_this_machine_that_nobody_waits_for() {
 fn a_renamed_run_of_a_stage_keeps_its_place_in_the_pipeline() {
     let mut run = runs().remove(0);
     let stage = crate::ui::msg::StageOf {
+        id: "mine-x7ka".into(),
         pipeline: "mine".into(),
         stage: "sft".into(),
         number: 2,

@@ -117,6 +117,7 @@ const RUN: &[Scene] = &[
     ("run-stage", |b| {
         b.live();
         b.app.store.held.as_mut().unwrap().stage = Some(StageOf {
+            id: "speedrun-x7ka".into(),
             pipeline: "speedrun".into(),
             stage: "chat".into(),
             number: 2,

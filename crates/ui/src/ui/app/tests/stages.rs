@@ -12,6 +12,7 @@ fn stage(live: Option<(String, PathBuf)>, outputs: Vec<(&'static str, PathBuf)>)
     let slot = bench.hold(tape::standard(5), Holder::Log);
     let mut opened = Opened::new(RUN, Holder::Log);
     opened.stage = Some(StageOf {
+        id: "speedrun-x7ka".into(),
         pipeline: "speedrun".into(),
         stage: "chat".into(),
         number: 2,
@@ -103,6 +104,7 @@ fn a_key_continues_a_pipeline_that_stands_still() {
 fn home_continues_a_pipeline_from_the_run_of_its_stage() {
     let stopped = runs().remove(2);
     let of = StageOf {
+        id: "speedrun-x7ka".into(),
         pipeline: "speedrun".into(),
         stage: "chat".into(),
         number: 2,
@@ -137,6 +139,7 @@ fn home_continues_a_pipeline_behind_a_run_that_its_patience_ended() {
     early.step = 700;
     assert!(early.has_steps_left());
     let of = StageOf {
+        id: "speedrun-x7ka".into(),
         pipeline: "speedrun".into(),
         stage: "chat".into(),
         number: 2,

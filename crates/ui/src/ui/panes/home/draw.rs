@@ -186,6 +186,10 @@ impl HomePane {
             .and_then(|listed| match listed {
                 Listed::Run(run, _) => about(run, store),
                 Listed::Unbegun(_) => Some((GC.into(), Meaning::Muted)),
+                Listed::Stages { of, .. } => Some((
+                    format!("pipeline {}: {}", one_line(&of.pipeline), of.place()),
+                    Meaning::Muted,
+                )),
             });
         let area = draw_foot(frame, area, origin, theme);
         let unreadable = unreadable(store).map(|words| (words, Meaning::Warn));
@@ -251,6 +255,15 @@ impl HomePane {
                     mark: Some((theme.glyphs().bad, Meaning::Muted)),
                     main: String::new(),
                     rest: format!("{n} runs failed before their first step"),
+                },
+                Listed::Stages { of, n } => RowText {
+                    mark: None,
+                    main: String::new(),
+                    rest: format!(
+                        "    {} of pipeline {}",
+                        human::counted(*n as u64, "earlier stage"),
+                        one_line(&of.pipeline)
+                    ),
                 },
             };
             let at = i + self.offset(store);

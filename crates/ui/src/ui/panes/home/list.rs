@@ -7,6 +7,7 @@ use crate::run::state::phase_word;
 use crate::ui::msg::StageOf;
 use crate::ui::rows::PresetRow;
 use crate::ui::store::{Store, short_run};
+use std::collections::BTreeMap;
 use unicode_width::UnicodeWidthStr;
 
 /// The order of runs; live ones stand first in every order.
@@ -43,6 +44,8 @@ pub(super) enum Listed<'a> {
     Run(&'a RunSummary, Node),
     /// So many runs failed before their first step; they follow where the line is open.
     Unbegun(usize),
+    /// So many earlier stages of the pipeline whose newest run stands above it; they are listed where the line is open.
+    Stages { of: &'a StageOf, n: usize },
 }
 
 impl Listed<'_> {
@@ -53,7 +56,7 @@ impl Listed<'_> {
                 let name = short_run(&run.id).width() + stage_mark(run, store).len();
                 node.branch(false).width() + name
             }
-            Listed::Unbegun(_) => 0,
+            Listed::Unbegun(_) | Listed::Stages { .. } => 0,
         }
     }
 
@@ -61,6 +64,7 @@ impl Listed<'_> {
         match self {
             Listed::Run(run, _) => HomeRow::Run(run.path.clone()),
             Listed::Unbegun(_) => HomeRow::Unbegun,
+            Listed::Stages { of, .. } => HomeRow::Stages(of.id.clone()),
         }
     }
 }
@@ -94,10 +98,13 @@ impl HomePane {
             .sorted(store)
             .into_iter()
             .partition(|run| run.failed_before_its_first_step());
-        if unbegun.len() < 2 || !self.filter.is_empty() {
+        if !self.filter.is_empty() {
             return self.as_tree(self.sorted(store));
         }
-        let mut rows = self.as_tree(begun);
+        if unbegun.len() < 2 {
+            return self.staged(self.sorted(store), store);
+        }
+        let mut rows = self.staged(begun, store);
         rows.push(Listed::Unbegun(unbegun.len()));
         if self.unbegun_shown {
             rows.extend(flat(unbegun));
@@ -135,6 +142,45 @@ impl HomePane {
         }
         runs.sort_by_key(|run| run.status != RunStatus::Live);
         runs
+    }
+
+    /// The runs of a pipeline as one: the stage that trains, or trained last, and a line for those before it. In another order than by
+    /// age each stage stands for itself.
+    fn staged<'a>(&self, runs: Vec<&'a RunSummary>, store: &'a Store) -> Vec<Listed<'a>> {
+        if self.sort != Sort::Newest {
+            return self.as_tree(runs);
+        }
+        let stage_of = |run: &RunSummary| store.stages.get(&run.created_as);
+        let mut newest: BTreeMap<&str, (&StageOf, usize)> = BTreeMap::new();
+        for stage in runs.iter().filter_map(|run| stage_of(run)) {
+            let (last, n) = newest.entry(&stage.id).or_insert((stage, 0));
+            *n += 1;
+            if stage.number > last.number {
+                *last = stage;
+            }
+        }
+        let is_earlier = |run: &RunSummary| {
+            let stage = stage_of(run)?;
+            let (last, _) = newest.get(&*stage.id)?;
+            Some(stage.number < last.number)
+        };
+        let folded = |run: &RunSummary| {
+            let open = stage_of(run).is_some_and(|stage| self.stages_shown.contains(&stage.id));
+            !open && is_earlier(run) == Some(true)
+        };
+        let rows = self.as_tree(runs.into_iter().filter(|run| !folded(run)).collect());
+        let mut listed = Vec::with_capacity(rows.len());
+        for row in rows {
+            let line = match &row {
+                Listed::Run(run, _) if is_earlier(run) == Some(false) => stage_of(run),
+                _ => None,
+            };
+            listed.push(row);
+            let n = |of: &StageOf| newest.get(&*of.id).map_or(0, |(_, n)| n - 1);
+            let line = line.map(|of| (of, n(of))).filter(|(_, n)| *n > 0);
+            listed.extend(line.map(|(of, n)| Listed::Stages { of, n }));
+        }
+        listed
     }
 
     fn as_tree<'a>(&self, runs: Vec<&'a RunSummary>) -> Vec<Listed<'a>> {

@@ -1,6 +1,7 @@
 //! Home: what can be started, and the runs there are.
 
 mod draw;
+mod export;
 mod list;
 
 use super::{Pane, PaneContext, PaneEntry};
@@ -25,6 +26,7 @@ use crossterm::event::KeyEvent;
 use ratatui::Frame;
 use list::{Listed, Sort};
 use ratatui::layout::Rect;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -33,7 +35,7 @@ pub static ENTRY: PaneEntry = PaneEntry {
     title: "Home",
     doc: "Go to Home: start a run, open a run.",
     contexts: &[Context::Home, Context::List, Context::Global],
-    everywhere: &[Action::NewRun],
+    everywhere: &[Action::NewRun, Action::ExportRun],
     make: || Box::new(HomePane::default()),
 };
 
@@ -56,6 +58,8 @@ pub enum HomeRow {
     Run(PathBuf),
     /// The runs that failed before their first step.
     Unbegun,
+    /// The earlier stages of the pipeline of this id.
+    Stages(String),
 }
 
 /// The pane's cursors.
@@ -72,6 +76,8 @@ pub struct HomePane {
     settled: bool,
     /// Whether the runs that failed before their first step are listed one by one.
     unbegun_shown: bool,
+    /// Pipelines whose earlier stages are listed.
+    stages_shown: BTreeSet<String>,
     /// Runs for a comparison or a chat side by side, in the order in which they were marked.
     marked: Vec<PathBuf>,
     /// The selected row, to be found again in the next list.
@@ -82,6 +88,8 @@ pub struct HomePane {
     looked_at: Option<Duration>,
     /// The run that it is asked about whether to delete it.
     doomed: Option<PathBuf>,
+    /// The run whose format and folder are asked for.
+    exporting: Option<export::Export>,
     /// When the ages on the screen were right.
     drawn: UnixMillis,
 }
@@ -98,11 +106,13 @@ impl Default for HomePane {
             page: 1,
             settled: false,
             unbegun_shown: false,
+            stages_shown: BTreeSet::new(),
             marked: Vec::new(),
             anchor: None,
             folders: None,
             looked_at: Some(Duration::ZERO),
             doomed: None,
+            exporting: None,
             drawn: UnixMillis::default(),
         }
     }
@@ -147,6 +157,14 @@ impl HomePane {
         let anchor = self.anchor.as_ref()?;
         let at = |wanted: &HomeRow| rows.iter().position(|row| row == wanted);
         at(anchor).or_else(|| {
+            // A stage that is folded away stands behind the line of its pipeline.
+            let run = match anchor {
+                HomeRow::Run(path) => store.runs().iter().find(|run| run.path == *path),
+                _ => None,
+            };
+            let stage = run.and_then(|run| store.stages.get(&run.created_as));
+            stage.and_then(|stage| at(&HomeRow::Stages(stage.id.clone())))
+        }).or_else(|| {
             let there = |run: &RunSummary| *anchor == HomeRow::Run(run.path.clone());
             let there = store.runs().iter().any(there);
             at(&HomeRow::Unbegun).filter(|_| there)
@@ -212,6 +230,14 @@ impl HomePane {
             Some(HomeRow::Unbegun) => {
                 self.unbegun_shown = !self.unbegun_shown;
                 self.anchor = Some(HomeRow::Unbegun);
+                self.found_again(store);
+                Vec::new()
+            }
+            Some(HomeRow::Stages(id)) => {
+                if !self.stages_shown.remove(&id) {
+                    self.stages_shown.insert(id.clone());
+                }
+                self.anchor = Some(HomeRow::Stages(id));
                 self.found_again(store);
                 Vec::new()
             }
@@ -444,6 +470,8 @@ impl Pane for HomePane {
             Some(HomeRow::Run(_)) => "open",
             Some(HomeRow::Unbegun) if self.unbegun_shown => "hide them",
             Some(HomeRow::Unbegun) => "show them",
+            Some(HomeRow::Stages(id)) if self.stages_shown.contains(&id) => "hide them",
+            Some(HomeRow::Stages(_)) => "show them",
             Some(HomeRow::New) => "ask me",
             Some(HomeRow::Preset(name)) if store.is_template(&name) => "set up",
             _ => "start",
@@ -451,6 +479,7 @@ impl Pane for HomePane {
         // What acts on the selected row stands first: on a small screen the rest gives way.
         let rest = [
             A::NewRun,
+            A::ExportRun,
             A::Filter,
             A::MarkRun,
             A::MarkSweep,
@@ -469,13 +498,18 @@ impl Pane for HomePane {
             _ => &[],
         };
         let on_run = matches!(self.current(store), Some(HomeRow::Run(_)));
-        let fits = |action: &A| on_run || !matches!(action, A::MarkRun | A::MarkSweep | A::CompareEvals | A::DeleteRun);
+        let fits = |action: &A| on_run || !matches!(action, A::MarkRun | A::MarkSweep | A::CompareEvals | A::DeleteRun | A::ExportRun);
         let all = of_row.iter().copied().chain(rest.into_iter().filter(fits));
         own.extend(titles(&all.collect::<Vec<A>>()));
         Hints::of_pane(own)
     }
 
-    fn answered(&mut self, about: &str, answer: Answer, _: &mut PaneContext) -> Vec<Request> {
+    fn answered(&mut self, about: &str, answer: Answer, context: &mut PaneContext) -> Vec<Request> {
+        if [export::FORMAT, export::FOLDER].contains(&about)
+            && let Answer::Text(text) = &answer
+        {
+            return self.on_export(about, text, context.store);
+        }
         match (about, answer, self.doomed.take()) {
             (DELETE, Answer::Text(text), Some(run)) if text == YES => {
                 vec![Request::Do(Effect::RemoveRun(run))]
@@ -515,6 +549,7 @@ impl Pane for HomePane {
             Action::ChatBeside => self.chat_side_by_side(store),
             Action::ResumeRun => self.resume(store, context.keymap),
             Action::DeleteRun => self.delete(store),
+            Action::ExportRun => self.export(store, context.in_front),
             action => {
                 self.walk(action, store);
                 self.moved(store)
@@ -553,7 +588,7 @@ impl Pane for HomePane {
                 self.replaced(store);
                 self.moved(store)
             }
-            Msg::Presets(_) if self.settled => {
+            Msg::Presets(_) | Msg::Stages(_) if self.settled => {
                 self.replaced(store);
                 self.moved(store)
             }
@@ -604,6 +639,7 @@ impl Pane for HomePane {
                 requests.extend(look_again());
                 requests
             }
+            Msg::RunExported { to, result } => vec![export::exported(to, result)],
             Msg::Folders(folders) => {
                 self.looked_at = Some(store.elapsed);
                 // The first look comes after the lists were read: they may be older.
