@@ -313,6 +313,7 @@ fn a_sample_cannot_steer_the_terminal_nor_flood_it() {
             step: 5,
             prompt: "\n".into(),
             text: format!("a\x1b[2Jb\n{}", "x".repeat(5_000)),
+            thought: None,
             seconds: 0.1,
         },
     )]);
@@ -329,6 +330,7 @@ fn of_a_chat_the_question_and_the_answer_are_shown() {
             step: 5,
             prompt: format!("{system}<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n"),
             text: "Because.".into(),
+            thought: None,
             seconds: 0.1,
         },
     )]);
