@@ -98,9 +98,10 @@ fn answered(
     if let Some(thoughts) = thoughts.filter(|it| it.end.is_some()) {
         rows.extend(fold(thoughts, look));
     }
-    let mut from = folded.unwrap_or(0);
-    let shown = reply.marks.iter().filter(|mark| !by_parts && mark.end > from);
-    for mark in shown.collect::<Vec<_>>() {
+    let begin = folded.unwrap_or(0);
+    let mut from = begin;
+    let shown = reply.marks.iter().filter(|mark| !by_parts && mark.end > begin);
+    for mark in shown {
         text.push(&reply.text[from..mark.end], look.heat.meaning(mark));
         from = mark.end;
     }
@@ -152,7 +153,7 @@ fn answered(
     rows
 }
 
-/// `▸ thought for 3.2 s · 214 tokens; ctrl-f shows it`
+/// `thought for 3.2 s · 214 tokens; ctrl-f shows it`
 fn fold(thoughts: Thoughts, look: Look) -> Vec<Line<'static>> {
     let glyphs = look.theme.glyphs();
     let key = match look.shows_thoughts {
