@@ -7,7 +7,7 @@ use crate::base::files::read_plain_text;
 use crate::base::human::percent;
 use crate::base::stats;
 use crate::base::text::{one_line, shown};
-use crate::data::chat::tool_calls::{Answers, Said};
+use crate::data::chat::tool_calls::Said;
 use crate::engine::checkpoint::{Fault, Manifest};
 use crate::rewards::{Answer, NO_REFERENCE, Reference, Scorer, Scores, Thinking, WeightedReward};
 use serde_json::{Map, Value, json};
@@ -143,7 +143,7 @@ fn answer(line: &str) -> Result<Answer, String> {
             text: written.clone(),
             thought: Some(thought),
         },
-        None => Answers::of_text(&written).read("", &written),
+        None => Said::of_text(&written),
     };
     let completion = text("completion").unwrap_or_else(|| written.clone());
     let metadata = row.get("metadata").and_then(Value::as_object);

@@ -184,7 +184,7 @@ pub fn judge(prepared: &Prepared, answers: Vec<String>) -> Result<Vec<Record>, T
     };
     let pairs = items.iter().zip(answers);
     let written = pairs.map(|(item, answer)| {
-        let mut said = Answers::of_text(&answer).read("", &answer);
+        let mut said = Said::of_text(&answer);
         let space = said.text.len() - said.text.trim_start().len();
         match said.thought {
             // Stop texts count in the final message.

@@ -72,14 +72,15 @@ const ANSWERS: [&str; 4] = [
     "<think>\nIs it 7?\n\nNo: 2 + 2.\n</think>\n\nIt is 4.\n\nAnd more.",
     "It is 4.",
     "<think>\nIt is 4</think>\n\nIt is 5.",
-    "<think>\nIt is 4, or is it not? Let me think about it again and again and again and again and again",
+    "<think>\nIt is 4, or is it not? Let me think about it again and again and again and again and again, \
+     and then once more, and once more, until nothing is left of what I wanted to say, which was not much at all",
 ];
 
 /// A task with every way to judge: a pattern for the target, one whose absence counts, and a reward.
 fn sums(dir: &Path) -> Task {
     let rows = [4; 4].map(|sum| serde_json::json!({"ask": "2 + 2", "sum": sum}));
     let rest = "kind: answer\nchat: true\nprompt: '{{ ask }}'\ntarget: '{{ sum }}'\n\
-                answer: {until: [\"\\n\\n\"], max_new_tokens: 120, extract: [{name: found, pattern: '[0-9]'}], \
+                answer: {until: [\"\\n\\n\"], max_new_tokens: 80, extract: [{name: found, pattern: '[0-9]'}], \
                 counts: [{name: calm, pattern: 'again', absent: true}], rewards: [number]}\n";
     own(dir, rest, &rows)
 }

@@ -38,27 +38,34 @@ impl<T: Into<String>> From<T> for Said {
     }
 }
 
+impl Said {
+    /// An answer of an unknown program: `<think>` and `</think>` are marks where it begins with the one, or has only the other, as behind
+    /// a prompt that began the thought.
+    pub fn of_text(answer: &str) -> Said {
+        const OPEN: &str = "<think>";
+        const CLOSE: &str = "</think>";
+        let prompt = match (answer.trim_start().starts_with(OPEN), answer.find(CLOSE)) {
+            (true, _) => "",
+            (false, Some(end)) if !answer[..end].contains(OPEN) => OPEN,
+            (false, _) => return answer.into(),
+        };
+        let answers = Answers {
+            format: Format::named("think"),
+        };
+        let said = answers.read(prompt, answer);
+        Said {
+            alone: said.text.clone(),
+            ..said
+        }
+    }
+}
+
 impl Answers {
     /// Those of a model that is asked through this template.
     pub fn of(template: Option<&Template>, tokenizer: &Tokenizer) -> Answers {
         let format = template.and_then(|template| Format::of(template, tokenizer));
         Answers {
             format: format.filter(|format| format.has_thoughts()),
-        }
-    }
-
-    /// Those of an unknown program: `<think>` and `</think>` are marks where an answer begins with the one, or has only the other, as
-    /// behind a prompt that began the thought.
-    pub fn of_text(answer: &str) -> Answers {
-        const OPEN: &str = "<think>";
-        const CLOSE: &str = "</think>";
-        let word = match (answer.trim_start().starts_with(OPEN), answer.find(CLOSE)) {
-            (true, _) => "think",
-            (false, Some(end)) if !answer[..end].contains(OPEN) => "thinking",
-            (false, _) => return Answers::default(),
-        };
-        Answers {
-            format: Format::named(word),
         }
     }
 
@@ -309,13 +316,12 @@ mod tests {
 
     #[test]
     fn answers_of_other_programs_are_read_by_their_marks() {
-        let text = |answer: &str| Answers::of_text(answer).read("", answer).text;
+        let text = |answer: &str| Said::of_text(answer).text;
         assert_eq!(text("<think>\na\n</think>\n\n4"), "4");
         assert_eq!(text("a\n</think>\n\n4"), "4");
         assert_eq!(text("4"), "4");
         assert_eq!(text("say <think> and </think>"), "say <think> and </think>");
-        let cut = "<think> 4";
-        assert!(Answers::of_text(cut).read("", cut).is_unfinished);
+        assert!(Said::of_text("<think> 4").is_unfinished);
     }
 
     /// A thought had an empty line, which ends an answer: it was cut there.

@@ -21,7 +21,7 @@ fn run_with(folder: &Path, opens: &str, extra: &[&str]) -> Run {
     let words = [
         format!("data.sources=[{{path: {}}}]", data.display()),
         format!("data.template={}", template.display()),
-        "data.tokenizer={bpe: {vocab_size: 260}}".into(),
+        "data.tokenizer={bpe: {vocab_size: 300}}".into(),
         "model.seq_len=64".into(),
         "max_steps=2".into(),
         "eval.every=0".into(),
