@@ -160,9 +160,13 @@ fn fold(thoughts: Thoughts, look: Look) -> Vec<Line<'static>> {
         true => "{thoughts} folds it",
         false => "{thoughts} shows it",
     };
+    let seconds = thoughts.millis as f64 / 1000.0;
+    let time = match seconds < 60.0 {
+        true => format!("{seconds:.1} s"),
+        false => human::seconds(seconds),
+    };
     let words = format!(
-        "thought for {} {} {}; {}",
-        human::seconds(thoughts.millis as f64 / 1000.0),
+        "thought for {time} {} {}; {}",
         glyphs.separator,
         human::counted(thoughts.tokens, "token"),
         look.keymap.fill(key)
