@@ -49,6 +49,12 @@ pub struct Args {
     /// Few-shot examples before each prompt, instead of the task's own number
     #[arg(long, value_name = "N")]
     pub shots: Option<usize>,
+    /// Longest answer in tokens, thoughts included, instead of the task's own: models that think first need thousands
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_new_tokens: Option<u64>,
+    /// Put the prompts of tasks that generate answers into the model's chat template, each as one user turn
+    #[arg(long)]
+    pub chat: bool,
     /// Score existing answers, without a model: JSON lines `{"answer": TEXT}`, one per item of the one task, in
     /// order
     #[arg(long, value_name = "FILE", conflicts_with = "models")]
@@ -170,7 +176,13 @@ fn named(args: &Args, cx: &Context) -> anyhow::Result<Vec<Task>> {
         return Err(Failure::user_error("--tasks is empty", "llmtui eval --list").into());
     }
     all(words.into_iter().map(|word| {
-        let task = tasks::load(word, &cx.env)?;
+        let mut task = tasks::load(word, &cx.env)?;
+        if args.chat {
+            task = task.as_turns();
+        }
+        if let Some(tokens) = args.max_new_tokens {
+            task = task.with_max_new_tokens(tokens as usize)?;
+        }
         match args.shots {
             Some(shots) => task.with_shots(shots),
             None => Ok(task),

@@ -13,7 +13,7 @@ use crate::plan::request::Request;
 use crate::plan::target::of_run;
 use crate::run::RunState;
 use crate::run::engine_time;
-use crate::run::state::outcome_word;
+use crate::run::state::{UNFINISHED, outcome_word};
 use crate::wire::{Envelope, Event, Outcome, Values, id};
 use std::collections::HashSet;
 use std::path::Path;
@@ -59,8 +59,12 @@ impl Progress {
                 found("diagnosis", finding)
             }
             Event::Sampled {
-                step, prompt, text, ..
-            } => sampled(*step, prompt, text),
+                step,
+                prompt,
+                text,
+                thought,
+                ..
+            } => sampled(*step, prompt, text, thought.is_some()),
             Event::Checkpointed {
                 path,
                 bytes,
@@ -300,14 +304,18 @@ fn found(kind: &str, found: &Finding) -> Vec<String> {
 /// In the place of an answer that is empty.
 const ENDED: &str = "→ (ended at once)";
 
-fn sampled(step: u64, prompt: &str, text: &str) -> Vec<String> {
+fn sampled(step: u64, prompt: &str, text: &str, has_thought: bool) -> Vec<String> {
     // A template's first lines would leave no room for the answer.
     let ended = text.trim().is_empty();
+    let note = match has_thought {
+        true => format!("→ {UNFINISHED}"),
+        false => ENDED.to_string(),
+    };
     let whole = match question(prompt) {
-        Some(asked) if ended => format!("{asked}\n{ENDED}"),
+        Some(asked) if ended => format!("{asked}\n{note}"),
         Some(asked) => format!("{asked}\n→ {}", text.trim()),
         // Nothing would show that the prompt is all there is.
-        None if ended && !prompt.trim().is_empty() => format!("{}\n{ENDED}", prompt.trim_end()),
+        None if ended && !prompt.trim().is_empty() => format!("{}\n{note}", prompt.trim_end()),
         None => format!("{prompt}{text}"),
     };
     let whole = sanitize(&whole);

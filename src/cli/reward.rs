@@ -7,8 +7,9 @@ use crate::base::files::read_plain_text;
 use crate::base::human::percent;
 use crate::base::stats;
 use crate::base::text::{one_line, shown};
+use crate::data::chat::tool_calls::Said;
 use crate::engine::checkpoint::{Fault, Manifest};
-use crate::rewards::{Answer, NO_REFERENCE, Reference, Scorer, Scores, WeightedReward};
+use crate::rewards::{Answer, NO_REFERENCE, Reference, Scorer, Scores, Thinking, WeightedReward};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io::Write;
@@ -133,7 +134,18 @@ fn answer(line: &str) -> Result<Answer, String> {
         Some(Value::String(text)) => Some(text.clone()),
         Some(other) => Some(other.to_string()),
     };
-    let answer = text("answer").ok_or("it has no `answer`")?;
+    let written = text("answer").ok_or("it has no `answer`")?;
+    // As a run reads it, and as a program of it is given it.
+    let said = match text("thought") {
+        Some(thought) => Said {
+            is_unfinished: written.trim().is_empty(),
+            alone: written.clone(),
+            text: written.clone(),
+            thought: Some(thought),
+        },
+        None => Said::of_text(&written),
+    };
+    let completion = text("completion").unwrap_or_else(|| written.clone());
     let metadata = row.get("metadata").and_then(Value::as_object);
     Ok(Answer {
         prompt: text("prompt").unwrap_or_default(),
@@ -141,14 +153,15 @@ fn answer(line: &str) -> Result<Answer, String> {
         tokens: row
             .get("tokens")
             .and_then(Value::as_u64)
-            .map_or_else(|| answer.split_whitespace().count(), |n| n as usize),
+            .map_or_else(|| completion.split_whitespace().count(), |n| n as usize),
         behind: None,
-        ended: row.get("ended").and_then(Value::as_bool).unwrap_or(true),
+        ended: (row.get("ended").and_then(Value::as_bool)).unwrap_or(!said.is_unfinished),
+        thinking: Thinking::of(&said, &completion),
         reference: Reference {
             answer: text("reference"),
             metadata: metadata.cloned().unwrap_or_default(),
         },
-        text: answer,
+        text: said.text,
     })
 }
 

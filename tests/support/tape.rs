@@ -254,6 +254,7 @@ impl Tape {
                 step,
                 prompt: "KING RICHARD:\n".into(),
                 text: text.into(),
+                thought: None,
                 seconds: 0.4,
             },
         );

@@ -10,6 +10,8 @@ use crate::tasks::{
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
+/// How many times longer answers are suggested where thoughts do not end.
+const LONGER: usize = 4;
 /// Flipped items that a table names.
 const FLIPS: usize = 8;
 
@@ -107,7 +109,7 @@ pub(super) fn text(args: &Args, models: &[Asked], prepared: &[Prepared]) -> Stri
         .collect();
     let mut metrics: Vec<String> = Vec::new();
     for at in 0..all[0].len() {
-        out += &task_table(args, models, &all, at);
+        out += &task_table(args, (models, &all), at, &prepared[at]);
         if args.answers.is_none() {
             out += &earlier_scores(models, &prepared[at], at);
         }
@@ -157,7 +159,12 @@ fn shown_readings<'a>(args: &Args, summary: &'a Summary) -> impl Iterator<Item =
 }
 
 /// The task at this place: a row a reading with a column a model, the differences from the first model, and what was cut.
-fn task_table(args: &Args, models: &[Asked], all: &[Vec<Summary>], at: usize) -> String {
+fn task_table(
+    args: &Args,
+    (models, all): (&[Asked], &[Vec<Summary>]),
+    at: usize,
+    prepared: &Prepared,
+) -> String {
     let mut out = String::new();
     let first = &all[0][at];
     let shots = match first.shots {
@@ -200,6 +207,7 @@ fn task_table(args: &Args, models: &[Asked], all: &[Vec<Summary>], at: usize) ->
             out += &difference(letter, &found);
         }
     }
+    out += &unfinished(args, all, at, prepared);
     let most = |of: fn(&Summary) -> usize| all.iter().map(|s| of(&s[at])).max().unwrap_or(0);
     for (n, what) in [
         (
@@ -214,6 +222,33 @@ fn task_table(args: &Args, models: &[Asked], all: &[Vec<Summary>], at: usize) ->
         if n > 0 {
             let _ = writeln!(out, "   {n} {what}");
         }
+    }
+    out
+}
+
+/// Answers of a model that ended inside their thoughts, and what to do.
+fn unfinished(args: &Args, all: &[Vec<Summary>], at: usize, prepared: &Prepared) -> String {
+    let mut out = String::new();
+    for (letter, summaries) in ('A'..).zip(all) {
+        let summary = &summaries[at];
+        if summary.unfinished == 0 {
+            continue;
+        }
+        let of = match all.len() {
+            1 => String::new(),
+            _ => format!(" of {letter}"),
+        };
+        let tokens = LONGER * prepared.task.config().answer.max_new_tokens;
+        let fix = match &args.answers {
+            None => format!("--max-new-tokens {tokens} lets more of them finish"),
+            Some(_) => "let the program that wrote them write more tokens".into(),
+        };
+        let _ = writeln!(
+            out,
+            "   {} of {}{of} ended inside their thoughts: without a final message they count as wrong; {fix}",
+            human::grouped(summary.unfinished as u64),
+            human::counted(summary.items as u64, "answer"),
+        );
     }
     out
 }

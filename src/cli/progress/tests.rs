@@ -5,26 +5,28 @@ use crate::wire::{Num, Phase, VERSION};
 
 #[test]
 fn line_ends_alone_fill_no_screen() {
-    let lines = super::sampled(60, "k", "\n\n\n\n \n\nk\n\nx");
+    let lines = super::sampled(60, "k", "\n\n\n\n \n\nk\n\nx", false);
     assert_eq!(lines[1..], ["  | k", "  | ", "  | k", "  | ", "  | x"]);
 }
 
 /// A plain prompt alone stood there, of a model that said nothing.
 #[test]
 fn an_empty_answer_is_shown_as_one() {
-    let lines = super::sampled(2, "What is 21 plus 20?", "");
+    let lines = super::sampled(2, "What is 21 plus 20?", "", false);
     assert_eq!(
         lines[1..],
         ["  | What is 21 plus 20?", "  | → (ended at once)"]
     );
     let asked = "<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n";
     assert_eq!(
-        super::sampled(2, asked, "\n")[1..],
+        super::sampled(2, asked, "\n", false)[1..],
         ["  | Why?", "  | → (ended at once)"]
     );
+    let thought = super::sampled(2, asked, "", true);
+    assert_eq!(thought[2], "  | → (ended inside its thoughts)");
     // A text that begins from nothing has no prompt.
-    assert_eq!(super::sampled(2, "\n", "").len(), 1);
-    assert_eq!(super::sampled(2, "a ", "text")[1..], ["  | a text"]);
+    assert_eq!(super::sampled(2, "\n", "", false).len(), 1);
+    assert_eq!(super::sampled(2, "a ", "text", false)[1..], ["  | a text"]);
 }
 
 #[test]
@@ -313,6 +315,7 @@ fn a_sample_cannot_steer_the_terminal_nor_flood_it() {
             step: 5,
             prompt: "\n".into(),
             text: format!("a\x1b[2Jb\n{}", "x".repeat(5_000)),
+            thought: None,
             seconds: 0.1,
         },
     )]);
@@ -329,6 +332,7 @@ fn of_a_chat_the_question_and_the_answer_are_shown() {
             step: 5,
             prompt: format!("{system}<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n"),
             text: "Because.".into(),
+            thought: None,
             seconds: 0.1,
         },
     )]);

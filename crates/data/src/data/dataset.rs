@@ -3,6 +3,7 @@
 //! documents is in `prepare`, forming rows in `corpus` and `documents`.
 
 use super::Unit;
+use super::chat::tool_calls::Answers;
 use super::chat::{SplitMarker, Template};
 use super::corpus::Corpus;
 use super::documents::{Documents, Portion};
@@ -12,6 +13,7 @@ use super::tokenizer::Tokenizer;
 use super::{Batch, Origin};
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 /// Training data of a run.
 #[derive(Debug)]
@@ -29,6 +31,8 @@ pub struct Dataset {
     pub ends: Vec<u32>,
     /// The chat template of training conversations; none where there are none.
     pub template: Option<Template>,
+    /// How answers to the template's prompts are read, once that was asked for.
+    pub(super) answers: OnceLock<Answers>,
     /// What the chat template writes after an answer, where there is one.
     pub(super) behind_answers: Option<String>,
     /// The format of training rows whose prompts are texts although there is a chat template, which does not write them.
@@ -61,6 +65,8 @@ pub struct TrainingCounts {
     pub losses: Vec<Loss>,
     /// Rows with tools of which the template writes nothing.
     pub without_tools: u64,
+    /// Rows with an answer whose thoughts the template does not write.
+    pub without_thoughts: u64,
     /// Turns of the assistant, and those that only call a tool and come out empty.
     pub answers: u64,
     pub empty_calls: u64,
@@ -103,6 +109,12 @@ impl Dataset {
     /// One text in memory, cut in two by `data.val_fraction`.
     pub fn is_plain_text(&self) -> bool {
         matches!(self.splits, Splits::Corpus(_))
+    }
+
+    /// How answers to prompts that the chat template wrote are read: what is thought and what is said.
+    pub fn answers(&self) -> Answers {
+        let read = || Answers::of(self.template.as_ref(), &self.tokenizer);
+        *self.answers.get_or_init(read)
     }
 
     /// What the chat template writes after an answer to a prompt of these data; none where the prompt is plain text.

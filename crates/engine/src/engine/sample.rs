@@ -5,8 +5,8 @@ use super::roles::Models;
 use super::rollouts::stops;
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::data::chat::GenerationPrompt;
+use crate::data::chat::tool_calls::{Answers, Said, Writing};
 use crate::data::render::decoded;
-use crate::data::tokenizer::Stops;
 use crate::data::{Dataset, Message, Tokenizer};
 use crate::kernels::errors::error_text;
 use crate::nn::generate::{
@@ -60,13 +60,27 @@ impl Given {
         })
     }
 
-    /// The text of the ids that were generated after it, up to the earliest stop text.
-    fn answer(&self, stops: &Stops, ids: &[u32]) -> String {
-        let (text, _) = match self.continues {
-            true => stops.text_behind(&self.tokens, ids),
-            false => stops.text(ids),
+    /// What is generated behind it; thoughts are set apart in the answer to a turn.
+    fn writing<'a>(
+        &'a self,
+        answers: Answers,
+        tokenizer: &'a Tokenizer,
+        until: &'a [String],
+    ) -> Writing<'a> {
+        let answers = match self.continues {
+            true => Answers::default(),
+            false => answers,
         };
-        text
+        Writing::new(answers, &self.text, tokenizer, until)
+    }
+
+    /// What was generated after it, up to the earliest stop text.
+    fn answer(&self, writing: &Writing) -> Said {
+        let whole = match self.continues {
+            true => writing.finish_behind(&self.tokens),
+            false => writing.finish(),
+        };
+        whole.said
     }
 }
 
@@ -99,9 +113,12 @@ fn continuations(
     given: &[Given],
     sampling: &Sampling,
     broken_off: &mut dyn FnMut() -> bool,
-) -> Result<Vec<String>, String> {
-    let stops = data.tokenizer.stops(&sampling.stop);
-    let mut texts: Vec<Vec<u32>> = vec![Vec::new(); given.len()];
+) -> Result<Vec<Said>, String> {
+    let answers = data.answers();
+    let mut writings: Vec<Writing> = given
+        .iter()
+        .map(|given| given.writing(answers, &data.tokenizer, &sampling.stop))
+        .collect();
     let how = Continuing {
         sampling,
         ends: &data.ends,
@@ -111,10 +128,10 @@ fn continuations(
         },
     };
     let mut hear = |text: usize, token: GeneratedToken| {
-        texts[text].push(token.id);
+        let ends = writings[text].push(token.id);
         match broken_off() {
             true => ControlFlow::Break(()),
-            false => stops.check(&texts[text]),
+            false => ends,
         }
     };
     // Each draws as it would alone.
@@ -141,9 +158,9 @@ fn continuations(
         None => generate_batch(policy, &prompts, how, &mut hear),
     };
     result.map_err(error_text)?;
-    let texts = given.iter().zip(&texts);
+    let texts = given.iter().zip(&writings);
     Ok(texts
-        .map(|(given, ids)| given.answer(&stops, ids))
+        .map(|(given, writing)| given.answer(writing))
         .collect())
 }
 
@@ -209,11 +226,14 @@ impl RunContext<'_, '_> {
             &mut || port.stop_pending(),
         )?;
         let seconds = (self.port.clock.elapsed() - begun).as_secs_f64() / given.len() as f64;
-        for (given, text) in given.into_iter().zip(texts) {
+        for (given, said) in given.into_iter().zip(texts) {
             self.port.emit(Event::Sampled {
                 step,
                 prompt: given.text,
-                text,
+                thought: said
+                    .thought
+                    .filter(|thought| said.is_unfinished || !thought.trim().is_empty()),
+                text: said.text,
                 seconds,
             });
         }
@@ -256,13 +276,19 @@ mod tests {
             "model": {"type": "BPE", "vocab": {"▁ask": 0, "]": 1, "▁Yes": 2, "▁no": 3}, "merges": []},
         });
         let tokenizer = Tokenizer::from_json(&json.to_string()).unwrap();
-        let stops = tokenizer.stops(&[]);
+        let answer = |given: &Given, ids: [u32; 2]| {
+            let mut writing = given.writing(Answers::default(), &tokenizer, &[]);
+            ids.iter().for_each(|id| {
+                let _ = writing.push(*id);
+            });
+            given.answer(&writing).text
+        };
         let given = |continues| Given {
             text: "ask]".into(),
             tokens: vec![0, 1],
             continues,
         };
-        assert_eq!(given(false).answer(&stops, &[2, 3]), "Yes no");
-        assert_eq!(given(true).answer(&stops, &[2, 3]), " Yes no");
+        assert_eq!(answer(&given(false), [2, 3]), "Yes no");
+        assert_eq!(answer(&given(true), [2, 3]), " Yes no");
     }
 }

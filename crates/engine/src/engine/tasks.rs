@@ -11,6 +11,7 @@ use super::{EngineError, EngineJob};
 use crate::base::child::Child;
 use crate::base::files::sync_dir;
 use crate::base::text::one_line;
+use crate::data::chat::tool_calls::Answers;
 use crate::data::chat::{AUTO, Template};
 use crate::data::source::ReadContext;
 use crate::data::tokenizer::Tokenizer;
@@ -27,6 +28,8 @@ pub(super) struct Tasks {
     folder: PathBuf,
     /// The chat template for prompts of tasks that are asked as turns.
     template: Option<Template>,
+    /// How answers to those are read.
+    answers: Answers,
 }
 
 /// Id of the metric of a task.
@@ -81,6 +84,7 @@ impl Tasks {
             prepared,
             folder: job.run_dir.path().join("evals"),
             template: None,
+            answers: Answers::default(),
         })
     }
 
@@ -100,7 +104,11 @@ impl Tasks {
                 one_line(&chat.task.config().name)
             )));
         }
-        Ok(Tasks { template, ..self })
+        Ok(Tasks {
+            answers: Answers::of(template.as_ref(), tokenizer),
+            template,
+            ..self
+        })
     }
 
     pub(super) fn declarations(&self) -> Vec<MetricInfo> {
@@ -145,7 +153,7 @@ impl Tasks {
                 None => policy,
             };
             let mut subject = Subject::new(model, &data.tokenizer, &data.ends)
-                .with_template(self.template.as_ref());
+                .with_template(self.template.as_ref().map(|it| (it, self.answers)));
             let port = &mut *cx.port;
             let asked = run.evaluate(&mut subject, &mut |_| match port.stop_pending() {
                 true => ControlFlow::Break(()),

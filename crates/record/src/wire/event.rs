@@ -188,8 +188,11 @@ pub enum Event {
     Sampled {
         step: u64,
         prompt: String,
-        /// The continuation, without the prompt.
+        /// The continuation, without the prompt: of a model that thinks first its final message.
         text: String,
+        /// What it thought; with an empty text it ended inside its thoughts.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        thought: Option<String>,
         seconds: f64,
     },
     /// The model of an inference engine: its first message after `Hello`.
@@ -471,8 +474,11 @@ pub struct ExaminedSequence {
     pub label: String,
     /// The end of the text before the supervised tokens.
     pub prompt: String,
-    /// The beginning of the supervised tokens.
+    /// The beginning of the supervised tokens: of an answer with thoughts that of its final message.
     pub answer: String,
+    /// The beginning of an answer's thoughts; with an empty answer it ended inside them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thought: Option<String>,
     /// Supervised tokens.
     pub tokens: u32,
     /// The tokens of that beginning, each with its log-probability in nats; empty if the model scores instead.

@@ -77,6 +77,7 @@ pub const ANSWER_LENGTH: &str = "completions/mean_length";
 pub const CUT_ANSWERS: &str = "completions/clipped_ratio";
 pub const REPETITION: &str = "completions/repetition";
 pub const UNREAD: &str = "completions/unread_ratio";
+pub const UNFINISHED_THOUGHTS: &str = "completions/unfinished_thoughts";
 
 // Of PPO.
 pub const APPROX_KL: &str = "policy/approxkl_avg";

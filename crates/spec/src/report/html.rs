@@ -215,12 +215,15 @@ fn samples(out: &mut String, sheet: &RunReport) {
     out.push_str("<h2>Samples</h2>\n");
     let late = all.len().saturating_sub(SAMPLES).max(1);
     for sample in all.iter().take(1).chain(all.iter().skip(late)) {
+        let thought = sample.thought.as_deref();
+        let thought = thought.map(|thought| format!("<i>{}</i>\n\n", escape(thought.trim())));
         let _ = writeln!(
             out,
-            "<h3>step {}</h3><pre><b>{}</b>{}</pre>",
+            "<h3>step {}</h3><pre><b>{}</b>{}{}</pre>",
             sample.step,
             escape(&sample.prompt),
-            escape(&sample.text)
+            thought.unwrap_or_default(),
+            escape(sample.said())
         );
     }
 }

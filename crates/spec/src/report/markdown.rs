@@ -117,7 +117,7 @@ fn body(out: &mut String, sheet: &RunReport) {
     facts(out, "Time, speed, memory", &sections::timings(sheet));
     if let Some(sample) = state.samples.back() {
         let _ = write!(out, "\n## Sample of step {}\n\n", sample.step);
-        *out += &block(&format!("{}{}", sample.prompt, sample.text));
+        *out += &block(&format!("{}{}", sample.prompt, sample.said()));
     }
     facts(out, "Data", &sections::data(state));
     facts(out, "Machine", &sections::machine(state));

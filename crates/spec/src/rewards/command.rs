@@ -53,6 +53,10 @@ impl Default for Config {
 }
 
 impl Reward for Config {
+    fn judges_message(&self) -> bool {
+        false
+    }
+
     fn score(&self, _answer: &Answer) -> Result<f64, String> {
         Err("a program scores this reward".into())
     }

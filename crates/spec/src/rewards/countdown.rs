@@ -283,6 +283,7 @@ mod tests {
             tokens: 1,
             ended: true,
             behind: None,
+            thinking: None,
             reference: Reference {
                 answer: answer.map(str::to_string),
                 metadata,

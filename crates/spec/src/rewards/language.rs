@@ -32,20 +32,26 @@ impl Default for Config {
 }
 
 impl Reward for Config {
+    /// The thoughts are to be in the language, too: that is what the reward was made for.
+    fn judges_message(&self) -> bool {
+        false
+    }
+
     fn reads(&self, answer: &Answer) -> Option<bool> {
-        Some(self.can_tell(&answer.text))
+        Some(self.can_tell(&answer.words()))
     }
 
     fn score(&self, answer: &Answer) -> Result<f64, String> {
-        if !self.can_tell(&answer.text) {
+        let text = answer.words();
+        if !self.can_tell(&text) {
             return Ok(0.0);
         }
-        let found = detect(&answer.text);
+        let found = detect(&text);
         let wanted = Lang::from_code(&*self.language);
         // Between close languages trigrams guess: only a sure one counts against the answer.
         let right = found.is_some_and(|found| {
             Some(found.lang()) == wanted
-                || (!found.is_reliable() && same_script(&self.language, &answer.text))
+                || (!found.is_reliable() && same_script(&self.language, &text))
         });
         Ok(f64::from(u8::from(right)))
     }
@@ -89,6 +95,7 @@ mod tests {
             tokens: 1,
             ended: true,
             behind: None,
+            thinking: None,
             reference: Reference::default(),
         };
         config.score(&answer).unwrap()

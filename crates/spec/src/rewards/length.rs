@@ -35,6 +35,10 @@ impl Reward for Config {
         false
     }
 
+    fn judges_message(&self) -> bool {
+        false
+    }
+
     fn score(&self, answer: &Answer) -> Result<f64, String> {
         let over = answer.tokens.saturating_sub(self.free) as f64;
         Ok(-(over / (self.limit - self.free) as f64).min(1.0))

@@ -208,8 +208,16 @@ fn put<T>(all: &mut [T], places: &[usize], fresh: Vec<T>) {
     }
 }
 
+/// Whether there is no message to judge.
+fn is_void(reward: &dyn Reward, answer: &Answer) -> bool {
+    reward.judges_message() && answer.is_unfinished()
+}
+
 fn unread(reward: &dyn Reward, answers: &[Answer]) -> Option<Vec<bool>> {
-    let unread = |answer| reward.reads(answer).map(|reads| !reads);
+    let unread = |answer| {
+        let reads = reward.reads(answer)?;
+        Some(!reads || is_void(reward, answer))
+    };
     let unread: Option<Vec<bool>> = answers.iter().map(unread).collect();
     unread.filter(|unread| !unread.is_empty())
 }
@@ -246,6 +254,7 @@ impl Scorer {
             let forgiving = forgiving.is_some_and(|c| c.on_failure == OnFailure::Zero);
             for (number, answer) in answers.iter().enumerate() {
                 let score = match worker {
+                    _ if is_void(&*reward.reward, answer) => Ok(0.0),
                     Some(worker) => worker.score(number, answer),
                     None => reward.reward.score(answer),
                 };

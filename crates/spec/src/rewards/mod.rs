@@ -21,14 +21,18 @@ mod tests;
 
 pub use list::{FIX, RewardError, Scorer, Scores, WeightedReward, verifier};
 
+use crate::data::chat::tool_calls::Said;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 
 /// An answer with what it answers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     pub prompt: String,
-    /// What the model wrote, without the token that ends texts.
+    /// What the model said, without the token that ends texts: of one that thinks first the final message.
     pub text: String,
+    /// Where some of what it wrote is set apart as thoughts.
+    pub thinking: Option<Thinking>,
     /// Tokens of it, the one that ended it included.
     pub tokens: usize,
     /// It ended by itself, not at its longest length.
@@ -36,6 +40,53 @@ pub struct Answer {
     /// Where a chat template wrote the prompt: what it writes behind an answer. None behind plain text.
     pub behind: Option<String>,
     pub reference: Reference,
+}
+
+/// What a model wrote besides its final message.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Thinking {
+    /// Without marks.
+    pub thought: String,
+    /// All of it, with thoughts and marks.
+    pub completion: String,
+    /// It ended inside its thoughts: there is no final message, so no rule finds it right.
+    pub is_unfinished: bool,
+    /// The final message behind its prompt, as a model of this convention writes it that thinks nothing.
+    pub alone: String,
+}
+
+impl Thinking {
+    /// Of an answer that was read; none where nothing was set apart.
+    pub fn of(said: &Said, written: &str) -> Option<Thinking> {
+        Some(Thinking {
+            thought: said.thought.clone()?,
+            completion: written.into(),
+            is_unfinished: said.is_unfinished,
+            alone: said.alone.clone(),
+        })
+    }
+}
+
+impl Answer {
+    /// All that the model wrote, with thoughts and marks.
+    pub fn completion(&self) -> &str {
+        let thinking = self.thinking.as_ref();
+        thinking.map_or(&self.text, |thinking| &thinking.completion)
+    }
+
+    /// Thoughts and final message, without marks.
+    pub fn words(&self) -> Cow<'_, str> {
+        match &self.thinking {
+            Some(thinking) => format!("{}\n{}", thinking.thought, self.text).into(),
+            None => self.text.as_str().into(),
+        }
+    }
+
+    /// It ended inside its thoughts.
+    pub fn is_unfinished(&self) -> bool {
+        let thinking = self.thinking.as_ref();
+        thinking.is_some_and(|thinking| thinking.is_unfinished)
+    }
 }
 
 /// What a row of the data says of its answer.
@@ -74,6 +125,12 @@ pub trait Reward: Send + Sync {
 
     /// Whether 1 means that the answer is right: pass@k counts those. A score without a scale and a penalty say no such thing.
     fn is_verifier(&self) -> bool {
+        true
+    }
+
+    /// Whether the final message alone is judged: without one it is wrong, and nothing more is asked. Others judge all that the model
+    /// wrote, or decide themselves.
+    fn judges_message(&self) -> bool {
         true
     }
 

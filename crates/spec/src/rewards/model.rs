@@ -44,6 +44,10 @@ impl Reward for Config {
         false
     }
 
+    fn judges_message(&self) -> bool {
+        false
+    }
+
     fn score(&self, _answer: &Answer) -> Result<f64, String> {
         Err("a model scores this reward".into())
     }
@@ -120,10 +124,12 @@ impl Worker for Scorer {
     }
 }
 
+/// Without its thoughts, as the model read answers when it was trained.
 fn as_read(answer: &Answer) -> AnswerRead<'_> {
+    let thinking = answer.thinking.as_ref();
     AnswerRead {
         prompt: &answer.prompt,
-        text: &answer.text,
+        text: thinking.map_or(&answer.text, |thinking| &thinking.alone),
         ended: answer.ended,
         behind: answer.behind.as_deref(),
     }

@@ -125,13 +125,17 @@ impl Program {
 
 /// An answer as the program reads it.
 fn line(answer: &Answer) -> String {
+    let thinking = answer.thinking.as_ref();
     let line = json!({
         "prompt": answer.prompt,
         "answer": answer.text,
+        "thought": thinking.map(|thinking| &thinking.thought),
+        "completion": answer.completion(),
         "reference": answer.reference.answer,
         "metadata": answer.reference.metadata,
         "tokens": answer.tokens,
         "ended": answer.ended,
+        "unfinished": answer.is_unfinished(),
     });
     line.to_string()
 }

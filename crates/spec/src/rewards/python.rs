@@ -203,6 +203,7 @@ mod tests {
             tokens: 1,
             ended: true,
             behind: None,
+            thinking: None,
             reference: crate::rewards::Reference::parse(json),
         };
         let config = Config::default();

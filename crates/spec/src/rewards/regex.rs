@@ -17,6 +17,9 @@ pub const ENTRY: Entry = Entry {
 pub struct Config {
     /// What is searched for; `^` and `$` are the ends of the answer, `(?s)` lets `.` match line ends.
     pub pattern: String,
+    /// Search all that a model wrote that thinks first, with its thoughts and marks; without it the final message.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
 }
 
 /// The pattern compiled last: a run asks for the same few again and again.
@@ -36,9 +39,17 @@ fn compiled(pattern: &str) -> Result<::regex::Regex, ::regex::Error> {
 }
 
 impl Reward for Config {
+    fn judges_message(&self) -> bool {
+        !self.whole
+    }
+
     fn score(&self, answer: &Answer) -> Result<f64, String> {
         let regex = compiled(&self.pattern).map_err(|e| e.to_string())?;
-        Ok(f64::from(u8::from(regex.is_match(answer.text.trim()))))
+        let text = match self.whole {
+            true => answer.completion(),
+            false => &answer.text,
+        };
+        Ok(f64::from(u8::from(regex.is_match(text.trim()))))
     }
 
     fn fault(&self) -> Option<(String, String)> {

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 pub const ENTRY: Entry = Entry {
     id: "repetition",
     title: "Repetition penalty",
-    summary: "Minus the share of n-grams that occurred earlier in the answer.",
+    summary: "Minus the share of n-grams that occurred earlier in the completion.",
     source: "Yeo et al. 2025, arXiv 2502.03373, appendix on the repetition penalty",
 };
 
@@ -40,9 +40,13 @@ impl Reward for Config {
         false
     }
 
+    fn judges_message(&self) -> bool {
+        false
+    }
+
     fn score(&self, answer: &Answer) -> Result<f64, String> {
         // Not −0 where nothing repeats.
-        Ok(match repeated(&answer.text, self.words) {
+        Ok(match repeated(&answer.words(), self.words) {
             0.0 => 0.0,
             share => -share,
         })

@@ -119,6 +119,7 @@ mod tests {
                 tokens: 1,
                 ended: true,
                 behind: None,
+                thinking: None,
                 reference: super::super::Reference::default(),
             };
             let config = Config {

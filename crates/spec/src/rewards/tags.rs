@@ -27,8 +27,19 @@ impl Default for Config {
 }
 
 impl Reward for Config {
+    fn judges_message(&self) -> bool {
+        false
+    }
+
     fn score(&self, answer: &Answer) -> Result<f64, String> {
-        Ok(f64::from(u8::from(self.fits(answer.text.trim()))))
+        let text = answer.completion().trim();
+        let first = self.tags.first().map(|tag| format!("<{tag}>"));
+        // A prompt may have opened it.
+        let opened = first.filter(|open| {
+            answer.prompt.trim_end().ends_with(open.as_str()) && !text.starts_with(open.as_str())
+        });
+        let whole = opened.map_or_else(|| text.into(), |open| format!("{open}{text}"));
+        Ok(f64::from(u8::from(self.fits(&whole))))
     }
 
     fn fault(&self) -> Option<(String, String)> {

@@ -9,6 +9,7 @@ pub(super) fn answer(text: &str, right: &str) -> Answer {
         tokens: text.split_whitespace().count(),
         ended: true,
         behind: None,
+        thinking: None,
         reference: Reference {
             answer: Some(right.into()),
             ..Reference::default()
@@ -396,4 +397,91 @@ fn repeated_groups_of_words_are_a_share() {
     assert_eq!(repeated("a b c a b c", 3), 0.25);
     assert_eq!(repeated("a b", 3), 0.0);
     assert_eq!(repeated("x x x x x", 1), 0.8);
+}
+
+/// An answer that was thought about: what rules see of it.
+fn thoughtful(thought: &str, text: &str) -> Answer {
+    let is_unfinished = text.is_empty();
+    let end = if is_unfinished { "" } else { "</think>\n\n" };
+    Answer {
+        thinking: Some(Thinking {
+            thought: thought.into(),
+            completion: format!("<think>\n{thought}{end}{text}"),
+            is_unfinished,
+            alone: format!("<think>\n\n</think>\n\n{text}"),
+        }),
+        tokens: 20,
+        ended: !is_unfinished,
+        ..answer(text, "4")
+    }
+}
+
+#[test]
+fn rules_judge_the_final_message_and_formats_all_that_was_written() {
+    let worth = |reward_: Value, answer: &Answer| {
+        let reward_: WeightedReward = reward(reward_);
+        Scorer::new(&[reward_])
+            .score(std::slice::from_ref(answer))
+            .unwrap()[0]
+            .values[0]
+    };
+    let json = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    let right = thoughtful("Is it 7? No.", "4");
+    let wrong = thoughtful("It is 4.", "7");
+    let cut = thoughtful("4", "");
+    for (reward, expected) in [
+        (r#""exact""#, [1.0, 0.0, 0.0]),
+        (r#""number""#, [1.0, 0.0, 0.0]),
+        (r#"{"json": {}}"#, [1.0, 1.0, 0.0]),
+        (r#"{"regex": {"pattern": "^4$"}}"#, [1.0, 0.0, 0.0]),
+        // Silence matches, and is no answer.
+        (r#"{"regex": {"pattern": "^[0-9]*$"}}"#, [1.0, 1.0, 0.0]),
+        (
+            r#"{"regex": {"pattern": "^<think>", "whole": true}}"#,
+            [1.0, 1.0, 1.0],
+        ),
+        (
+            r#"{"regex": {"pattern": "</think>", "whole": true}}"#,
+            [1.0, 1.0, 0.0],
+        ),
+        (
+            r#"{"length": {"free": 10, "limit": 30}}"#,
+            [-0.5, -0.5, -0.5],
+        ),
+    ] {
+        let found = [&right, &wrong, &cut].map(|answer| worth(json(reward), answer));
+        assert_eq!(found, expected, "{reward}");
+    }
+    let tags = r#"{"tags": {"tags": ["think", "answer"]}}"#;
+    let mut tagged = thoughtful("so", "<answer>4</answer>");
+    assert_eq!(worth(json(tags), &tagged), 1.0);
+    // The prompt began the thought, and the model went on in it.
+    tagged.prompt = "assistant\n<think>\n".into();
+    if let Some(thinking) = &mut tagged.thinking {
+        thinking.completion = "so</think><answer>4</answer>".into();
+    }
+    assert_eq!(worth(json(tags), &tagged), 1.0);
+    let loops = thoughtful("a b c a b c", "4");
+    assert!(worth(json(r#""repetition""#), &loops) < 0.0);
+    let english =
+        "First we add the two numbers, and then we divide the sum by the number of people.";
+    let language = r#"{"language": {"language": "eng"}}"#;
+    assert_eq!(worth(json(language), &thoughtful(english, "4")), 1.0);
+    // A message that is not there holds no number.
+    let scores = Scorer::new(&[reward(json(r#""number""#))])
+        .score(&[right, cut])
+        .unwrap();
+    assert_eq!(scores[0].n_unread(), Some(1));
+}
+
+#[test]
+fn a_program_reads_message_thought_and_completion() {
+    let run = "python3 -c \"import json,sys\nfor l in sys.stdin:\n r=json.loads(l)\n \
+               print(float(r['answer']=='4' and r['thought']=='so' and r['completion'].startswith('<think>')) - r['unfinished'], flush=True)\"";
+    let reward: WeightedReward =
+        serde_json::from_value(serde_json::json!({"command": {"run": run}})).unwrap();
+    let plain = answer("4", "4");
+    let answers = [thoughtful("so", "4"), thoughtful("so", ""), plain];
+    let scores = Scorer::new(&[reward]).score(&answers).unwrap();
+    assert_eq!(scores[0].values, [1.0, -1.0, 0.0]);
 }

@@ -8,8 +8,10 @@ use super::record::Record;
 use super::subject::Subject;
 use super::task::{Finder, Prepared, Task};
 use crate::base::sampling::Sampling;
+use crate::data::chat::tool_calls::{Answers, Said, Writing};
 use crate::data::tokenizer::stop_at;
 use crate::nn::generate::{Continuing, Finish, GenerateError, GeneratedToken, Prompt, WhenFull};
+use crate::rewards::Thinking;
 use regex::Regex;
 use std::collections::BTreeMap;
 
@@ -28,6 +30,8 @@ const NOTHING: &str = "[invalid]";
 /// An answer as it was written.
 pub(super) struct Written {
     pub record: Record,
+    /// What else the model wrote, where some of it is thoughts.
+    pub thinking: Option<Thinking>,
     /// The prompt with the chat template around it, where there is one, and what that writes behind an answer.
     pub asked: Option<(String, String)>,
     /// Tokens, those of a stop text and the one that ended it included.
@@ -65,6 +69,7 @@ pub(super) fn write(
         model,
         tokenizer,
         ends,
+        answers,
         ..
     } = subject;
     let side: Vec<Prompt> = prompts
@@ -76,13 +81,15 @@ pub(super) fn write(
         ends,
         when_full: WhenFull::Stop,
     };
-    // The tokens of a stop text are among them: it is cut as text.
-    let mut written: Vec<Vec<u32>> = vec![Vec::new(); side.len()];
-    let stops = tokenizer.stops(&how.until);
-    let mut hear = |text: usize, token: GeneratedToken| {
-        written[text].push(token.id);
-        stops.check(&written[text])
-    };
+    // A plain text is continued, not answered.
+    let asked = turns.iter().map(|turn| match turn {
+        Some(turn) => (*answers, turn.as_str()),
+        None => (Answers::default(), ""),
+    });
+    let mut writings: Vec<Writing> = asked
+        .map(|(answers, turn)| Writing::new(answers, turn, tokenizer, &how.until))
+        .collect();
+    let mut hear = |text: usize, token: GeneratedToken| writings[text].push(token.id);
     let done = model.answer(&side, continuing, &mut hear);
     let done = done.map_err(|error| match error {
         GenerateError::NotFinite(_) => TaskError::NotFinite,
@@ -90,18 +97,20 @@ pub(super) fn write(
     })?;
     let records = items
         .iter()
-        .zip(written.into_iter().zip(done))
-        .zip(cuts.into_iter().zip(turns))
-        .map(|((item, (ids, done)), (cut, asked))| {
-            let (answer, stopped) = stops.text(&ids);
-            let ended = stopped || matches!(done.finish, Finish::Eos | Finish::Stopped);
-            let mut record = judged(task, item, answer, cut);
+        .zip(writings.iter().zip(done))
+        .zip(cuts.into_iter().zip(&turns))
+        .map(|((item, (writing, done)), (cut, asked))| {
+            let whole = writing.finish();
+            let ended = whole.is_stopped || matches!(done.finish, Finish::Eos | Finish::Stopped);
+            let thinking = Thinking::of(&whole.said, &whole.written);
+            let mut record = judged(task, item, whole.said, cut);
             record.truncated = !ended;
             Written {
                 record,
-                asked: asked.map(|asked| (asked, behind.clone())),
+                thinking,
+                asked: asked.clone().map(|asked| (asked, behind.clone())),
                 // As in training, the token that ended it counts.
-                tokens: ids.len() + usize::from(done.end.is_some()),
+                tokens: writing.ids().len() + usize::from(done.end.is_some()),
                 ended,
             }
         });
@@ -168,28 +177,40 @@ pub fn judge(prepared: &Prepared, answers: Vec<String>) -> Result<Vec<Record>, T
             "{wanted} items need as many answers, in order, but the file has {there}"
         )));
     }
-    let until = |mut answer: String| {
-        if let Some(at) = stop_at(&answer, &task.config.answer.until) {
+    let until = |answer: &mut String| {
+        if let Some(at) = stop_at(answer, &task.config.answer.until) {
             answer.truncate(at);
         }
-        answer
     };
     let pairs = items.iter().zip(answers);
     let written = pairs.map(|(item, answer)| {
-        let answer = until(answer);
+        let mut said = Said::of_text(&answer);
+        let space = said.text.len() - said.text.trim_start().len();
+        match said.thought {
+            // Stop texts count in the final message.
+            Some(_) => {
+                let mut text = said.text.split_off(space);
+                until(&mut text);
+                said.text = text;
+            }
+            None => until(&mut said.text),
+        }
         Written {
             // Without a tokenizer, words stand for tokens.
             tokens: answer.split_whitespace().count(),
-            record: judged(task, item, answer, 0),
+            thinking: Thinking::of(&said, &answer),
+            ended: !said.is_unfinished,
+            record: judged(task, item, said, 0),
             asked: None,
-            ended: true,
         }
     });
     let written = written.collect();
     prepared.judged(&items.iter().collect::<Vec<_>>(), written)
 }
 
-pub(super) fn judged(task: &Task, item: &Item, answer: String, cut: usize) -> Record {
+/// Judges a final message; without one nothing is right.
+pub(super) fn judged(task: &Task, item: &Item, said: Said, cut: usize) -> Record {
+    let answer = said.text;
     let (mut found, mut scores) = (BTreeMap::new(), BTreeMap::new());
     let (prompt, target) = match &item.asked {
         Asked::Answer {
@@ -203,6 +224,10 @@ pub(super) fn judged(task: &Task, item: &Item, answer: String, cut: usize) -> Re
             if !instructions.is_empty() {
                 check(instructions, &answer, &mut found, &mut scores);
             }
+            // Where a pattern is absent, or an instruction forbids something, silence would be right.
+            let kept = |name: &String| name == INSTRUCTIONS;
+            let silent = scores.iter_mut().filter(|_| said.is_unfinished);
+            silent.for_each(|(name, score)| *score *= f64::from(u8::from(kept(name))));
             (prompt.clone(), target.clone())
         }
         _ => Default::default(),
@@ -210,7 +235,7 @@ pub(super) fn judged(task: &Task, item: &Item, answer: String, cut: usize) -> Re
     let wanted = normal(task, &target);
     for finder in &task.finders {
         let text = find(finder, &answer);
-        let right = normal(task, &text) == wanted;
+        let right = !said.is_unfinished && normal(task, &text) == wanted;
         scores.insert(finder.name.clone(), f64::from(u8::from(right)));
         found.insert(finder.name.clone(), text);
     }
@@ -223,6 +248,8 @@ pub(super) fn judged(task: &Task, item: &Item, answer: String, cut: usize) -> Re
         scored: Vec::new(),
         gold: None,
         answer: Some(answer),
+        thought: said.thought,
+        unfinished: said.is_unfinished,
         found,
         target: task.target.is_some().then_some(target),
         cut,

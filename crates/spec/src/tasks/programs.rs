@@ -98,6 +98,13 @@ impl Tester {
         else {
             return Ok(());
         };
+        if record.unfinished {
+            record.scores.insert(PASS.into(), 0.0);
+            record
+                .found
+                .insert(TESTS.into(), "ended inside its thoughts".into());
+            return Ok(());
+        }
         let text = program.replace(COMPLETION, self.config.code.of(answer));
         let fault = self.config.limits.fault(&self.sandbox, &text)?;
         let passed = f64::from(u8::from(fault.is_none()));

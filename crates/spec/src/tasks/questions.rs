@@ -3,6 +3,7 @@
 use super::error::TaskError;
 use super::record::{self, Record, Scored};
 use super::table::{TaskRow, compared_by};
+use crate::run::state::UNFINISHED;
 use std::collections::BTreeMap;
 
 /// An item, and what each model made of it.
@@ -100,6 +101,9 @@ fn choice(record: &Record, at: usize) -> String {
 }
 
 fn given(record: &Record, by: &str) -> String {
+    if record.unfinished {
+        return UNFINISHED.into();
+    }
     if let Some(answer) = &record.answer {
         let found = record.found.get(by).filter(|found| *found != answer);
         return match found {

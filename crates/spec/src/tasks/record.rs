@@ -37,9 +37,15 @@ pub struct Record {
     pub scored: Vec<Scored>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gold: Option<usize>,
-    /// What the model wrote.
+    /// What the model wrote: of one that thinks first its final message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
+    /// What it thought, where that is set apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thought: Option<String>,
+    /// It ended inside its thoughts: there is no final message, so it counts as wrong.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unfinished: bool,
     /// What was found in it, by metric.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub found: BTreeMap<String, String>,
@@ -238,6 +244,8 @@ mod tests {
             scored: vec![],
             gold: None,
             answer: None,
+            thought: None,
+            unfinished: false,
             found: BTreeMap::new(),
             target: None,
             cut: 0,

@@ -153,6 +153,7 @@ fn answer(item: &Item, written: &Written) -> Option<Answer> {
         prompt,
         behind,
         text: written.record.answer.clone()?,
+        thinking: written.thinking.clone(),
         tokens: written.tokens,
         ended: written.ended,
         reference: Reference {

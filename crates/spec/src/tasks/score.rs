@@ -157,6 +157,8 @@ fn record(work: &Work, scores: &[Scores]) -> Record {
         scored: Vec::new(),
         gold: None,
         answer: None,
+        thought: None,
+        unfinished: false,
         found: BTreeMap::new(),
         target: None,
         cut: work.pairs.iter().map(|p| p.cut).max().unwrap_or(0),

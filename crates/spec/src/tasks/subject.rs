@@ -5,6 +5,7 @@ use super::model::AskedModel;
 use crate::base::digest::hex;
 use crate::base::files::open_plain;
 use crate::data::Message;
+use crate::data::chat::tool_calls::Answers;
 use crate::data::chat::{GenerationPrompt, Template};
 use crate::data::render::turn_ends;
 use crate::data::tokenizer::Tokenizer;
@@ -19,6 +20,7 @@ pub struct Loaded {
     tokenizer: Tokenizer,
     ends: Vec<u32>,
     template: Option<Template>,
+    answers: Answers,
 }
 
 impl Loaded {
@@ -32,6 +34,7 @@ impl Loaded {
             ends: source.ends(),
             tokenizer,
             template: None,
+            answers: Answers::default(),
         })
     }
 
@@ -43,12 +46,16 @@ impl Loaded {
 
     /// With the template that tasks of turns are asked through.
     pub fn with_template(self, template: Option<Template>) -> Loaded {
-        Loaded { template, ..self }
+        Loaded {
+            answers: Answers::of(template.as_ref(), &self.tokenizer),
+            template,
+            ..self
+        }
     }
 
     /// To be asked.
     pub fn subject(&mut self) -> Subject<'_> {
-        let template = self.template.as_ref();
+        let template = self.template.as_ref().map(|it| (it, self.answers));
         Subject::new(&mut self.model, &self.tokenizer, &self.ends).with_template(template)
     }
 }
@@ -62,6 +69,8 @@ pub struct Subject<'a> {
     /// Tokens that end an answer.
     pub(super) ends: Vec<u32>,
     template: Option<&'a Template>,
+    /// How its answers to turns are read.
+    pub(super) answers: Answers,
 }
 
 impl<'a> Subject<'a> {
@@ -80,11 +89,19 @@ impl<'a> Subject<'a> {
             model,
             tokenizer,
             template: None,
+            answers: Answers::default(),
         }
     }
 
-    /// With the template that tasks of turns are asked through; what ends an assistant's turn ends an answer.
-    pub fn with_template(mut self, template: Option<&'a Template>) -> Subject<'a> {
+    /// With the template that tasks of turns are asked through, and how answers to them are read; what ends an assistant's turn ends an
+    /// answer.
+    pub fn with_template(mut self, template: Option<(&'a Template, Answers)>) -> Subject<'a> {
+        self.answers = template.map_or_else(Answers::default, |(_, answers)| answers);
+        // Some files name it as an end: an answer would end behind its thoughts.
+        let goes_on = self.answers.goes_on_behind();
+        let goes_on = goes_on.and_then(|mark| self.tokenizer.id(mark));
+        self.ends.retain(|id| Some(*id) != goes_on);
+        let template = template.map(|(template, _)| template);
         self.template = template;
         let ends = template.map(|template| turn_ends(template, self.tokenizer));
         let known = self.model.shape().vocab_size;

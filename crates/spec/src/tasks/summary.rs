@@ -40,6 +40,9 @@ pub struct Summary {
     /// Items whose completion reached its longest length or the end of the context.
     #[serde(default)]
     pub truncated: usize,
+    /// Items whose completion ended inside its thoughts: without a final message it counts as wrong.
+    #[serde(default)]
+    pub unfinished: usize,
 }
 
 impl Summary {
@@ -149,6 +152,7 @@ pub fn summarize(config: &TaskConfig, records: &[Record]) -> Summary {
         headline: headline(config),
         cut: records.iter().filter(|record| record.cut > 0).count(),
         truncated: records.iter().filter(|record| record.truncated).count(),
+        unfinished: records.iter().filter(|record| record.unfinished).count(),
         readings,
     }
 }

@@ -295,6 +295,7 @@ fn plain(task: &str, version: u32, records: &[Record]) -> Summary {
         readings,
         cut: 0,
         truncated: 0,
+        unfinished: 0,
     }
 }
 

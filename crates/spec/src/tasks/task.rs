@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Counts up with every change of how answers are judged: those that were judged in another way are asked anew.
-const JUDGING: u32 = 2;
+const JUDGING: u32 = 3;
 
 /// A compiled pattern that finds an answer.
 #[derive(Debug, Clone)]
@@ -278,6 +278,35 @@ impl Task {
             }
         }
         Ok(self)
+    }
+
+    /// The same with another longest length of answers, in tokens; others than those that write answers have none.
+    ///
+    /// # Errors
+    /// An answer of no tokens.
+    pub fn with_max_new_tokens(mut self, tokens: usize) -> Result<Task, TaskError> {
+        if tokens == 0 {
+            return Err(TaskError::File {
+                place: self.config.name.clone(),
+                what: "an answer has at least one token (`answer.max_new_tokens`)".into(),
+            });
+        }
+        if self.config.kind == Kind::Answer && self.config.answer.max_new_tokens != tokens {
+            self.config.answer.max_new_tokens = tokens;
+            // Items do not say it, and other answers are another evaluation.
+            let text = format!("{} {tokens}", self.digest);
+            self.digest = hex(&Sha256::digest(text.as_bytes()));
+        }
+        Ok(self)
+    }
+
+    /// The same with its prompts as a user's turns, where it writes answers.
+    pub fn as_turns(mut self) -> Task {
+        if self.config.kind == Kind::Answer && !self.config.chat {
+            self.config.chat = true;
+            self.digest = hex(&Sha256::digest(format!("{} chat", self.digest).as_bytes()));
+        }
+        self
     }
 
     /// Who designed it.

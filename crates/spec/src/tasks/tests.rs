@@ -1,9 +1,12 @@
 //! Against lm-evaluation-harness: `tests/oracle/tasks_oracle.py` made the rows, the model and the expectations.
 
+mod thoughts;
+
 use super::config::Kind;
 use super::items::{Asked, Item};
 use super::*;
 use crate::base::paths::Env;
+use crate::data::chat::tool_calls::Answers;
 use crate::data::source::{ReadContext, SourceConfig};
 use crate::data::tokenizer;
 use crate::models::ModelSource;
@@ -152,7 +155,7 @@ fn answers_of_gsm8k_are_found_as_the_harness_finds_them() {
                 metadata: Default::default(),
             },
         };
-        let record = answers::judged(&task, &item, said("answer"), 0);
+        let record = answers::judged(&task, &item, said("answer").into(), 0);
         assert_eq!(record.scores["strict"], case["strict-match"], "{case}");
         assert_eq!(
             record.scores["flexible"], case["flexible-extract"],

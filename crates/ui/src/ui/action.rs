@@ -162,6 +162,7 @@ actions! {
         EditTurn "edit-turn" "edit" "Edit and resend the last turn; again for the turn before."
         TokenColours "token-colours" "colours" "Colour tokens by probability, by entropy, or not."
         ShowPrompt "show-prompt" "prompt" "Show the prompts as rendered by the chat templates; again for the conversation."
+        Thoughts "thoughts" "thoughts" "Unfold the thoughts of answers, or fold them: they are folded once the final message begins."
         SaveChat "save-chat" "save" "Save the conversation as Markdown and as training rows."
         EarlierPrompt "earlier-prompt" "earlier" "Recall the previous prompt."
         LaterPrompt "later-prompt" "later" "Recall the next prompt."

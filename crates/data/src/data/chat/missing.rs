@@ -8,6 +8,9 @@ use crate::data::{DataConfig, DataError, Message, Tokenizer};
 /// What helps where a template leaves out tools.
 pub const TOOLS_FIX: &str = "choose a template with tools, e.g. -s data.template=qwen or mistral";
 
+/// What helps where a template leaves out thoughts.
+pub const THOUGHTS_FIX: &str = "choose a template with thoughts, e.g. -s data.template=qwen3, or write them into the answer's text";
+
 /// The fix where a model that is asked has such a template.
 pub const ASK_WITHOUT_TOOLS: &str = "ask without the tools";
 

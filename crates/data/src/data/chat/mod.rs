@@ -16,7 +16,7 @@ mod validate;
 pub use builtin::{BUILTIN, Builtin, PLAIN};
 pub use choose::AUTO;
 pub(super) use missing::marks_in;
-pub use missing::{ASK_WITHOUT_TOOLS, SplitMarker, TOOLS_FIX};
+pub use missing::{ASK_WITHOUT_TOOLS, SplitMarker, THOUGHTS_FIX, TOOLS_FIX};
 pub use row::{Formula, RowTemplate};
 pub(super) use validate::PARSER;
 
@@ -373,6 +373,9 @@ fn explain(error: &minijinja::Error) -> String {
     }
 }
 
+/// Fields of a message that hold its thoughts, in the names of several programs.
+pub(in crate::data) const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
+
 /// A message as transformers hands it to templates: without keys that hold nothing, the reasoning under the names that
 /// templates ask for, and tool calls in the form that this template writes.
 fn as_template_sees_it(message: &Message, form: CallForm) -> Value {
@@ -381,9 +384,7 @@ fn as_template_sees_it(message: &Message, form: CallForm) -> Value {
     map.insert("content".into(), message.content.clone().into());
     let given = message.extra.iter().filter(|(_, value)| !value.is_null());
     map.extend(given.map(|(key, value)| (key.clone(), value.clone())));
-    let reasoning = ["reasoning_content", "thinking", "reasoning"]
-        .into_iter()
-        .find_map(|key| map.get(key).cloned());
+    let reasoning = REASONING.into_iter().find_map(|key| map.get(key).cloned());
     if let Some(reasoning) = reasoning {
         map.entry("thinking").or_insert_with(|| reasoning.clone());
         map.insert("reasoning_content".into(), reasoning);

@@ -108,6 +108,7 @@ impl Inspector {
             "unrendered",
             "unencodable",
             "left_out",
+            "thoughts",
             "nothing_supervised",
             "eos_not_supervised",
         ];

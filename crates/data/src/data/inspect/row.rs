@@ -3,6 +3,7 @@
 use super::minhash::Signature;
 use super::view::{RenderedDocument, View};
 use super::words::push_words;
+use crate::data::render::thoughts;
 use crate::data::{Content, Example, Message, Place, RowFault, Turns};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -110,6 +111,8 @@ pub struct Row {
     pub fault: Option<RowFault>,
     /// A tool whose name is in the row but not in the rendered text.
     pub left_out: Option<String>,
+    /// The rendered text does not hold the thoughts of the last answer.
+    pub drops_thoughts: bool,
 }
 
 impl Row {
@@ -133,8 +136,17 @@ impl Row {
             None => (Vec::new(), None),
         };
         let left_out = view.and_then(|view| left_out(&example, &seen, view));
+        let unthought = view.and(thoughts::without(&example));
+        let unthought = unthought.and_then(|row| view?.render(&row, &place).ok());
+        let drops_thoughts = unthought.is_some_and(|unthought| {
+            let ids = |all: &[RenderedDocument]| -> Vec<Vec<u32>> {
+                all.iter().map(|seen| seen.document.ids.clone()).collect()
+            };
+            !seen.is_empty() && ids(&unthought) == ids(&seen)
+        });
         Row {
             left_out,
+            drops_thoughts,
             key: key(&example),
             signature: if near { Signature::of(&words) } else { None },
             place,

@@ -28,7 +28,7 @@ use crate::hub::HubConfig;
 use emptied::{SourceSpans, no_validation, nothing_left, one_row};
 use held::{divided, fills_no_row, held_rows, not_held_out};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokenize::{Ready, Tokenizing};
 
 /// A run's requirements for its data besides the spec's `data`.
@@ -123,6 +123,7 @@ impl Dataset {
             notes,
             ends,
             template,
+            answers: OnceLock::new(),
             behind_answers,
             plain_prompts,
             cut_marks,
@@ -190,6 +191,7 @@ impl Dataset {
             notes,
             ends: like.ends.clone(),
             template: like.template.clone(),
+            answers: OnceLock::new(),
             behind_answers,
             plain_prompts: None,
             cut_marks: Vec::new(),
@@ -217,6 +219,7 @@ fn corpus(config: &DataConfig, request: Request<'_>) -> Result<Dataset, DataErro
         notes: corpus.notes.clone(),
         ends: end_tokens(&corpus.tokenizer, None),
         template: None,
+        answers: OnceLock::new(),
         behind_answers: None,
         plain_prompts: None,
         cut_marks: Vec::new(),
@@ -547,6 +550,7 @@ fn count(learning: &mut TrainingCounts, source: &Ready, portion: &Portion, accou
     learning.lost_tokens += account.lost_tokens;
     let tally = source.store.tally();
     learning.without_tools += tally.without_tools;
+    learning.without_thoughts += tally.without_thoughts;
     learning.answers += tally.answers;
     learning.empty_calls += tally.empty_calls;
     learning.rows += tally.rows - tally.skipped;

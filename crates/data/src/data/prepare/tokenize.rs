@@ -4,7 +4,7 @@ use super::emptied::counted;
 use super::fitted::{fitted, warning};
 use super::unanswered;
 use crate::base::human::{self, grouped, percent};
-use crate::data::chat::{TOOLS_FIX, Template};
+use crate::data::chat::{THOUGHTS_FIX, TOOLS_FIX, Template};
 use crate::data::cleaning::{clean_command, rendering_options};
 use crate::data::corpus::sha256;
 use crate::data::examples::{Examples, LOOKED_BEHIND, examples, of_several};
@@ -357,6 +357,7 @@ impl Tokenizing<'_> {
             }
             (entry.notes).extend(rendered(name, &tally.rendered, format));
             entry.notes.extend(without_tools(name, &tally));
+            entry.notes.extend(without_thoughts(name, &tally));
             entry
         })
     }
@@ -408,6 +409,17 @@ fn without_tools(name: &str, tally: &Tally) -> Option<String> {
         format!(
             "{name}: the template drops the tools of {} of {} rows{calls}; {TOOLS_FIX}",
             grouped(tally.without_tools),
+            grouped(tally.rows)
+        )
+    })
+}
+
+/// Rows with thoughts that the template does not write.
+fn without_thoughts(name: &str, tally: &Tally) -> Option<String> {
+    (tally.without_thoughts > 0).then(|| {
+        format!(
+            "{name}: the template drops the thoughts of {} of {} rows, so they are not learned; {THOUGHTS_FIX}",
+            grouped(tally.without_thoughts),
             grouped(tally.rows)
         )
     })

@@ -9,6 +9,7 @@
 mod mask;
 mod post_training;
 mod silent;
+pub(super) mod thoughts;
 mod turns;
 mod unwritten;
 mod weighted;

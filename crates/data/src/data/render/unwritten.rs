@@ -1,7 +1,7 @@
 //! Tools that a row offers or calls and that the template does not render: the model sees results of calls that were never
 //! made, and a turn that only calls a tool becomes an empty answer.
 
-use super::{Renderer, turns};
+use super::{Renderer, thoughts, turns};
 use crate::data::chat::{GenerationPrompt, Template};
 use crate::data::{Content, Example, Message, Turns};
 use serde_json::Value;
@@ -15,6 +15,8 @@ pub struct Unwritten {
     pub empty: u64,
     /// Tools or calls that the text does not hold.
     pub tools: bool,
+    /// Nor does it hold the thoughts of the answer to learn.
+    pub thoughts: bool,
 }
 
 impl Unwritten {
@@ -22,6 +24,7 @@ impl Unwritten {
         self.answers += other.answers;
         self.empty += other.empty;
         self.tools |= other.tools;
+        self.thoughts |= other.thoughts;
     }
 }
 
@@ -36,6 +39,8 @@ impl Renderer {
             let Some(template) = self.template.as_ref() else {
                 continue;
             };
+            found.thoughts |=
+                drops_thoughts(template, &turns, learned_from, example.tools.as_ref());
             if called || example.tools.is_some() {
                 let turns = (&*turns, learned_from);
                 look(template, turns, example.tools.as_ref(), &mut found);
@@ -43,6 +48,31 @@ impl Renderer {
         }
         found
     }
+}
+
+/// Whether the thoughts of the last answer, which is to be learned, are not in the text. Those of earlier ones are left out by most
+/// templates, as in chat.
+fn drops_thoughts(
+    template: &Template,
+    turns: &[Message],
+    learned_from: usize,
+    tools: Option<&Value>,
+) -> bool {
+    let last = turns.iter().rposition(|m| m.role == "assistant");
+    if last.is_none_or(|at| at < learned_from) {
+        return false;
+    }
+    let mut silent = turns.to_vec();
+    if !thoughts::take_last(&mut silent) {
+        return false;
+    }
+    let render = |all: &[Message]| {
+        let all = turns::decoded(all);
+        let text = template.render(&all, tools, GenerationPrompt::Without);
+        text.ok()
+    };
+    let text = render(turns);
+    text.is_some() && text == render(&silent)
 }
 
 /// Whatever changes nothing of the text when it is taken away is not in it.
@@ -133,6 +163,7 @@ mod tests {
             answers: 2,
             empty: 1,
             tools: true,
+            ..Unwritten::default()
         };
         assert_eq!(of("chatml", &example), lost);
         assert_eq!(
@@ -155,6 +186,7 @@ mod tests {
             answers: 1,
             empty: 0,
             tools: true,
+            ..Unwritten::default()
         };
         assert_eq!(of("chatml", &prompted), read);
         // Tools alone, which no turn calls.
@@ -167,9 +199,44 @@ mod tests {
             answers: 1,
             empty: 0,
             tools: true,
+            ..Unwritten::default()
         };
         assert_eq!(of("chatml", &example), lost);
         example.tools = None;
         assert!(!of("chatml", &example).tools);
+    }
+
+    #[test]
+    fn thoughts_of_the_last_answer_that_a_template_passes_over_are_told() {
+        let drops = |template: &str, turns: &[Message]| {
+            let example = Example::new(Content::Chat(turns.to_vec()));
+            renderer(template, TrainOn::Auto)
+                .unwritten(&example)
+                .thoughts
+        };
+        let answer = |text: &str, field: Option<&str>| {
+            let mut answer = Message::new("assistant", text);
+            if let Some(field) = field {
+                answer.extra.insert(field.into(), "2 and 2.".into());
+            }
+            answer
+        };
+        let ask = Message::new("user", "2+2?");
+        for field in ["reasoning_content", "thinking", "reasoning"] {
+            let row = [ask.clone(), answer("4", Some(field))];
+            assert!(drops("chatml", &row), "{field}");
+            assert!(!drops("qwen3", &row), "{field}");
+            // Those of an earlier answer are left out by Qwen's, too, as in chat.
+            let later = [&row[..], &[ask.clone(), answer("4", None)]].concat();
+            assert!(
+                !drops("qwen3", &later) && !drops("chatml", &later),
+                "{field}"
+            );
+        }
+        let written = answer("<think>\n2 and 2.\n</think>\n\n4", None);
+        let row = [ask.clone(), written];
+        assert!(!drops("chatml", &row), "they stand in the text");
+        assert!(!drops("qwen3", &row));
+        assert!(!drops("chatml", &[ask, answer("4", None)]));
     }
 }

@@ -199,6 +199,7 @@ impl Builder {
         self.tally.text_bytes += piece.text_bytes;
         self.tally.rendered += piece.rendered;
         self.tally.without_tools += u64::from(piece.unwritten.tools);
+        self.tally.without_thoughts += u64::from(piece.unwritten.thoughts);
         self.tally.answers += piece.unwritten.answers;
         self.tally.empty_calls += piece.unwritten.empty;
         if piece.documents.iter().any(|d| d.ids.is_empty()) {

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 /// Version of the shards and of what tokenizing does: an older entry is not used.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 
 const MANIFEST: &str = "manifest.json";
 /// Size and time of change of the shards whose checksums were right.

@@ -37,6 +37,8 @@ pub struct Tally {
     /// Turns of the assistant, and those that only call a tool and come out empty.
     pub answers: u64,
     pub empty_calls: u64,
+    /// Rows with an answer whose thoughts the template does not write.
+    pub without_thoughts: u64,
     /// What was noticed while rendering.
     pub rendered: RenderCounts,
 }

@@ -15,6 +15,7 @@ mod same_seed;
 mod samples;
 mod settings;
 mod supervised;
+mod thoughts;
 mod token_ids;
 mod token_shift;
 mod tools;
@@ -76,6 +77,7 @@ pub const CHECKS: &[Check] = &[
     token_ids::CHECK,
     supervised::CHECK,
     tools::CHECK,
+    thoughts::CHECK,
     answers_end::CHECK,
     longest::CHECK,
     overlap::CHECK,

@@ -235,6 +235,7 @@ fn right(row: &Reference, prompt: String) -> Answer {
         tokens: 1,
         ended: true,
         behind: None,
+        thinking: None,
         reference: row.clone(),
     }
 }

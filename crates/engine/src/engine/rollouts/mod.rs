@@ -155,7 +155,7 @@ impl Rollouts {
 
     /// Metrics that are declared besides the method's.
     pub fn declarations(&self) -> Vec<MetricInfo> {
-        show::declarations(&self.spec)
+        show::declarations(&self.spec, self.data.answers().have_thoughts())
     }
 
     /// Readings of the answers that the last step learned from; none where it learned from the data's.
@@ -390,7 +390,8 @@ impl Rollouts {
             refilled,
             parts,
         };
-        let mut readings = show::readings(&rollout, group_size);
+        let thinks = self.data.answers().have_thoughts();
+        let mut readings = show::readings(&rollout, group_size, thinks);
         readings.extend(more.into_iter().map(|(id, x)| (id.to_string(), x)));
         if self.config().keep > 0 {
             let texts = (&*self.data, group_size);

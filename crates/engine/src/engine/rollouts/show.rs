@@ -37,6 +37,7 @@ pub const OF_ANSWERS: &[Metric] = &[
     metric(id::ANSWER_LENGTH, "Completion length", "tokens", Neutral, Yes, "mean tokens of the step's completions (TRL)"),
     metric(EVAL_LENGTH, "Held-out completion length", "tokens", Neutral, Yes, "mean tokens of completions of held-out prompts").label("held-out length"),
     metric(id::CUT_ANSWERS, "Truncated", "share", Lower, Yes, "share of completions that reached max_new_tokens (TRL)"),
+    metric(id::UNFINISHED_THOUGHTS, "Ended inside thoughts", "share", Lower, Yes, "share of completions that ended inside their thoughts, of models that think first: they have no final message, and rules score them 0 (a larger rollout.max_new_tokens lets them finish)").label("unfinished thoughts"),
     metric(id::REPETITION, "Repetition in completions", "share", Lower, Yes, "share of groups of three words that stood in the same completion before, mean over the step's completions").label("repetition"),
     metric(id::UNREAD, "Unparsed completions", "share", Lower, Yes, "share of the step's completions in which a reward finds nothing to score (no number, no JSON); the largest over the rewards"),
     metric(id::POLICY_LOSS, "Policy loss", "", Neutral, Yes, "loss of the method on the completions, the mean over the steps since the last line: the clipped surrogate (its ratio is 1 while the policy is the one that wrote them) with its KL, entropy and value terms (TRL: loss)"),
@@ -48,10 +49,14 @@ pub const OF_ANSWERS: &[Metric] = &[
     metric(SPEED, "Completion tokens per second", "1/s", Higher, No, "completion tokens over the time spent on writing them").label("rollout tokens/s"),
 ];
 
-/// Of answers and rewards of a spec.
-pub fn declarations(spec: &RunSpec) -> Vec<MetricInfo> {
+/// Of answers and rewards of a spec; `thinks`: some of an answer may be thoughts.
+pub fn declarations(spec: &RunSpec, thinks: bool) -> Vec<MetricInfo> {
     let judges = verifier(&spec.rewards).is_some();
-    let measured = |metric: &&Metric| judges || metric.id != id::PASS_AT_1;
+    let measured = |metric: &&Metric| match metric.id {
+        id::PASS_AT_1 => judges,
+        id::UNFINISHED_THOUGHTS => thinks,
+        _ => true,
+    };
     let mut all: Vec<MetricInfo> = OF_ANSWERS
         .iter()
         .filter(measured)
@@ -109,8 +114,8 @@ pub fn of_reward(name: &str, is_program: bool) -> Vec<MetricInfo> {
     all
 }
 
-/// The readings of a step.
-pub fn readings(rollout: &Rollout, group_size: usize) -> Vec<(String, f64)> {
+/// The readings of a step; `thinks` as in [`declarations`].
+pub fn readings(rollout: &Rollout, group_size: usize, thinks: bool) -> Vec<(String, f64)> {
     let n = rollout.written.len().max(1) as f64;
     let groups = || rollout.rewards.chunks(group_size);
     let tokens: usize = rollout.written.iter().map(|w| w.answer.tokens).sum();
@@ -127,7 +132,12 @@ pub fn readings(rollout: &Rollout, group_size: usize) -> Vec<(String, f64)> {
             tokens as f64 / rollout.parts.writing.as_secs_f64().max(1e-9),
         ),
     ];
-    let repeated = |w: &Written| repeated(&w.answer.text, GROUP);
+    if thinks {
+        let unfinished = rollout.written.iter().filter(|w| w.answer.is_unfinished());
+        let share = unfinished.count() as f64 / n;
+        all.push((id::UNFINISHED_THOUGHTS.into(), share));
+    }
+    let repeated = |w: &Written| repeated(&w.answer.words(), GROUP);
     all.push((
         id::REPETITION.into(),
         mean(rollout.written.iter().map(repeated)),
@@ -207,10 +217,14 @@ fn shown(written: &Written, scores: &[Scores], i: usize, reward: f64) -> Examine
     let answer = &written.answer;
     let skip = answer.prompt.chars().count().saturating_sub(CHARACTERS);
     let parts = scores.iter().map(|s| (s.name.clone(), Num(s.values[i])));
+    let thinking = answer.thinking.as_ref();
+    let thought = thinking.filter(|it| it.is_unfinished || !it.thought.trim().is_empty());
+    let thought = thought.map(|thinking| thinking.thought.trim());
     ExaminedSequence {
         label: String::new(),
         prompt: answer.prompt.chars().skip(skip).collect(),
         answer: answer.text.chars().take(CHARACTERS).collect(),
+        thought: thought.map(|thought| thought.chars().take(CHARACTERS).collect()),
         tokens: answer.tokens as u32,
         pieces: Vec::new(),
         logp: Num(written.logps.iter().map(|x| f64::from(*x)).sum()),

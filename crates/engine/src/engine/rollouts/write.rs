@@ -1,12 +1,13 @@
 //! Generates completions in batches: those of one prompt share its keys and values.
 
 use crate::base::sampling::Sampling;
+use crate::data::chat::tool_calls::{Answers, Writing};
 use crate::data::{Batch, Dataset, Origin};
 use crate::engine::roles::Models;
 use crate::nn::generate::{
     Continuing, Finish, GeneratedToken, Prompt, WhenFull, generate_batch, generate_by,
 };
-use crate::rewards::{Answer, Reference};
+use crate::rewards::{Answer, Reference, Thinking};
 use candle_core::Result;
 use std::ops::ControlFlow;
 
@@ -106,7 +107,22 @@ fn side(
         when_full: WhenFull::Stop,
     };
     let mut drawn: Vec<Vec<GeneratedToken>> = vec![Vec::new(); part.len()];
-    let stops = data.tokenizer.stops(&sampling.stop);
+    let texts: Vec<String> = part
+        .iter()
+        .map(|(asked, _)| data.tokenizer.decode(&asked.tokens))
+        .collect();
+    let suffix = |asked: &Asked| data.answer_suffix(asked.origin);
+    let asked = part.iter().zip(&texts);
+    let mut writings: Vec<Writing> = asked
+        .map(|((asked, _), text)| {
+            // A plain text is continued, not answered.
+            let answers = match suffix(asked) {
+                Some(_) => data.answers(),
+                None => Answers::default(),
+            };
+            Writing::new(answers, text, &data.tokenizer, &sampling.stop)
+        })
+        .collect();
     let mut broken = false;
     let mut hear = |text: usize, token: GeneratedToken| {
         // Then every text ends with its next token, and none is used.
@@ -115,10 +131,7 @@ fn side(
             return ControlFlow::Break(());
         }
         drawn[text].push(token);
-        let tail = drawn[text].iter().rev().take(stops.lookback());
-        let mut tail: Vec<u32> = tail.map(|token| token.id).collect();
-        tail.reverse();
-        stops.check(&tail)
+        writings[text].push(token.id)
     };
     let policy = &mut models.policy;
     let generated = match &mut models.remote {
@@ -138,19 +151,20 @@ fn side(
     if broken {
         return Ok(None);
     }
-    let finished = part.iter().zip(drawn).zip(generated);
-    let written = finished.map(|(((asked, _), mut drawn), generated)| {
-        let (text, stopped) = stops.text(&generated.tokens);
+    let finished = part.iter().zip(drawn).zip(generated).zip(&writings);
+    let written = finished.map(|((((asked, _), mut drawn), generated), writing)| {
+        let whole = writing.finish();
         drawn.extend(generated.end);
         Written {
             prompt: asked.tokens.clone(),
             origin: asked.origin,
             answer: Answer {
-                prompt: data.tokenizer.decode(&asked.tokens),
-                text,
+                prompt: writing.prompt().into(),
+                thinking: Thinking::of(&whole.said, &whole.written),
+                text: whole.said.text,
                 tokens: drawn.len(),
-                ended: generated.finish == Finish::Eos || stopped,
-                behind: data.answer_suffix(asked.origin).map(String::from),
+                ended: generated.finish == Finish::Eos || whole.is_stopped,
+                behind: suffix(asked).map(String::from),
                 reference: asked.reference.clone(),
             },
             tokens: drawn.iter().map(|t| t.id).collect(),

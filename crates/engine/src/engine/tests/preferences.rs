@@ -322,6 +322,7 @@ fn rewards_answers(folder: &Path) {
         tokens: text.len(),
         ended: true,
         behind: None,
+        thinking: None,
         reference: Reference::default(),
     };
     let answers = [

@@ -3,6 +3,7 @@
 mod learning;
 mod passes;
 mod prompts;
+mod thoughts;
 
 use super::*;
 

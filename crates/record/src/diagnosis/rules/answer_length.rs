@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "answer_length",
         title: "truncation",
-        summary: "Less than half of the completions are truncated at the maximum number of new tokens.",
+        summary: "Less than half of the completions are truncated at the maximum number of new tokens, and less than a tenth inside their thoughts.",
         source: "Dr. GRPO, arXiv 2503.20783: length bias; DAPO, arXiv 2503.14476: overlong answers",
     },
     needs: &[metric::CUT_ANSWERS, metric::ANSWER_LENGTH],
@@ -19,6 +19,8 @@ pub const RULE: Rule = Rule {
 };
 
 const MANY: f64 = 0.5;
+/// Of completions without a final message.
+const SOME: f64 = 0.1;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
     let cut = view.typical(metric::CUT_ANSWERS)?;
@@ -29,6 +31,19 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         Signal::of(metric::CUT_ANSWERS, cut, text).at(view.state.step),
         Signal::of(metric::ANSWER_LENGTH, now, words),
     ];
+    // One that has no final message is worth nothing, however good its thoughts are.
+    if let Some(share) = view
+        .typical(metric::UNFINISHED_THOUGHTS)
+        .filter(|x| *x >= SOME)
+    {
+        let text = format!("{} end inside their thoughts", percent(share, 0));
+        let unfinished = Signal::of(metric::UNFINISHED_THOUGHTS, share, text);
+        return Some(Finding::warn(
+            signals.into_iter().chain([unfinished]).collect::<Vec<_>>(),
+            "completions that end inside their thoughts have no final message: rules score them 0",
+            "a larger <max_completion_length>, or «a reward {length: {limit: …}}|a penalty on length» for shorter thoughts",
+        ));
+    }
     if cut < MANY || empty_answers::are_one_token(view) {
         return Some(Finding::pass(signals));
     }

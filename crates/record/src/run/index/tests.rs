@@ -179,6 +179,7 @@ fn the_time_of_an_engine_that_died_is_not_lost_by_a_resume() {
         step: 1,
         prompt: String::new(),
         text: String::new(),
+        thought: None,
         seconds: 0.1,
     };
     line(&mut lines, 1_000, hello());

@@ -14,7 +14,7 @@ pub use comparable::OtherRows;
 pub use pace::{Pace, WINDOW as PACE_WINDOW};
 pub use parts::{
     Answer, CheckpointMark, Diagnosed, Evaluation, Examined, Finish, Head, Level, LogLine, Mark,
-    MarkKind, Notice, Rescue, Sample,
+    MarkKind, Notice, Rescue, Sample, UNFINISHED,
 };
 pub use speed::Speed;
 
@@ -257,9 +257,11 @@ impl RunState {
                 step,
                 prompt,
                 text,
+                thought,
                 seconds,
             } => {
-                let sample = Sample::new(t, *step, prompt, text, *seconds);
+                let at = (t, *step);
+                let sample = Sample::new(at, prompt, text, thought.as_deref(), *seconds);
                 push_sample(&mut self.samples, sample, MAX_SAMPLES);
             }
             Event::Examined { step, examples } => {

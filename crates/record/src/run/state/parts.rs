@@ -204,9 +204,24 @@ pub struct Sample {
     pub t: UnixMillis,
     pub step: u64,
     pub prompt: String,
-    /// The continuation, without the prompt.
+    /// The continuation, without the prompt and without thoughts.
     pub text: String,
+    /// What the model thought first.
+    pub thought: Option<String>,
     pub seconds: f64,
+}
+
+/// In the place of the final message of an answer that has none.
+pub const UNFINISHED: &str = "(ended inside its thoughts)";
+
+impl Sample {
+    /// The text to show.
+    pub fn said(&self) -> &str {
+        match &self.thought {
+            Some(_) if self.text.trim().is_empty() => UNFINISHED,
+            _ => &self.text,
+        }
+    }
 }
 
 /// Held-out examples at one evaluation, made safe to draw.
@@ -223,6 +238,7 @@ impl Examined {
             label: text::one_line(&sequence.label),
             prompt: text::sanitize(&sequence.prompt),
             answer: text::sanitize(&sequence.answer),
+            thought: sequence.thought.as_deref().map(text::sanitize),
             pieces: sequence.pieces.iter().map(piece).collect(),
             ..sequence.clone()
         };
@@ -238,10 +254,10 @@ impl Examined {
 
 impl Sample {
     pub(super) fn new(
-        t: UnixMillis,
-        step: u64,
+        (t, step): (UnixMillis, u64),
         prompt: &str,
         continuation: &str,
+        thought: Option<&str>,
         seconds: f64,
     ) -> Self {
         Sample {
@@ -249,6 +265,7 @@ impl Sample {
             step,
             prompt: text::sanitize(bounded(prompt)),
             text: text::sanitize(bounded(continuation)),
+            thought: thought.map(|thought| text::sanitize(bounded(thought))),
             seconds,
         }
     }

@@ -265,6 +265,7 @@ fn seen(step: u64) -> [Event; 6] {
             step,
             prompt: String::new(),
             text: text.clone(),
+            thought: None,
             seconds: 0.1,
         },
         Event::Examined {
@@ -557,6 +558,7 @@ fn memory_is_bounded_whatever_is_sent() {
             step: 1,
             prompt: String::new(),
             text: "ü".repeat(1 << 17),
+            thought: None,
             seconds: 0.0,
         });
         if i > 100 {
@@ -583,6 +585,7 @@ fn the_first_and_the_newest_sample_of_a_prompt_stay() {
                 step: step * 50,
                 prompt: prompt.into(),
                 text: String::new(),
+                thought: None,
                 seconds: 0.0,
             });
         }
@@ -590,6 +593,7 @@ fn the_first_and_the_newest_sample_of_a_prompt_stay() {
             step: step * 50,
             prompt: format!("once at {step}"),
             text: String::new(),
+            thought: None,
             seconds: 0.0,
         });
     }

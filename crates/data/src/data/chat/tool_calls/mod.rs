@@ -11,6 +11,7 @@ mod llama;
 mod mistral;
 mod python;
 mod reader;
+mod said;
 mod shown;
 mod think;
 mod tools;
@@ -19,6 +20,7 @@ mod xml;
 pub use file::{TOOL_FILE, check_tool, read_tools};
 pub use grammar::{Body, Callable, Function, Grammar};
 pub use reader::{AnswerReader, Part};
+pub use said::{Answers, Said, WholeAnswer, Writing};
 pub use shown::{ReadAnswer, ShownLine, read_all};
 pub use tools::Tools;
 

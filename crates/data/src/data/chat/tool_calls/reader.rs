@@ -61,6 +61,15 @@ impl AnswerReader {
         }
     }
 
+    /// Whether what came so far are thoughts, and nothing behind them.
+    pub fn is_thinking(&self) -> bool {
+        match &self.0 {
+            Kind::Calls(_) => false,
+            Kind::Messages(reader) => reader.is_thinking(),
+            Kind::Thoughts(reader) => reader.is_thinking(),
+        }
+    }
+
     /// The rest, at the end of the text.
     pub fn finish(self) -> Vec<Part> {
         match self.0 {

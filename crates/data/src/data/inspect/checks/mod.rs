@@ -137,6 +137,7 @@ kinds! {
     unrendered
     unencodable
     left_out
+    thoughts
     contamination
     overlap
     nothing_supervised

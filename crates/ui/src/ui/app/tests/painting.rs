@@ -91,6 +91,7 @@ fn what_says_that_a_sample_is_under_way_goes_with_the_sample() {
         step: 1_240,
         prompt: "To".into(),
         text: " be".into(),
+        thought: None,
         seconds: 0.1,
     });
     let picture = bench.picture(100, 30);

@@ -110,6 +110,11 @@ impl Column {
         self.about.as_ref().is_some_and(About::converses)
     }
 
+    /// Whether an answer began with thoughts.
+    pub fn has_thoughts(&self) -> bool {
+        self.replies.iter().any(|reply| reply.thoughts(&[]).is_some())
+    }
+
     /// The answer that is being written.
     pub fn streaming(&self) -> Option<&Reply> {
         self.replies.last().filter(|reply| reply.streaming())

@@ -164,6 +164,7 @@ impl ChatPane {
             width: area.width,
             heat: self.heat,
             shows_prompt: self.shows_prompt,
+            shows_thoughts: self.shows_thoughts,
         };
         let column = &mut self.columns[at];
         let failed = matches!(column.engine, Engine::Failed(_));

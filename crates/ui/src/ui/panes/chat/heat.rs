@@ -118,6 +118,7 @@ mod tests {
             end: 0,
             logprob: p.ln(),
             entropy,
+            millis: 0,
         }
     }
 

@@ -2,6 +2,7 @@
 //! answers turns; a base model continues texts. Here is what keys and events do to the conversation; one model's answers are
 //! `column`'s matter, what is drawn where `draw`'s.
 
+mod choosing;
 mod column;
 mod draw;
 pub mod heat;
@@ -62,6 +63,8 @@ pub struct ChatPane {
     heat: Heat,
     /// Show what the models read instead of what was said.
     shows_prompt: bool,
+    /// Show the thoughts of answers, which are folded once what is said begins.
+    shows_thoughts: bool,
     input: TextField,
     typing: bool,
     /// Results of the last answers' calls, while others are missing.
@@ -94,6 +97,7 @@ impl Default for ChatPane {
             picking: Picking::default(),
             heat: Heat::default(),
             shows_prompt: false,
+            shows_thoughts: false,
             input: TextField::new(Lines::Many, ""),
             typing: true,
             results: Vec::new(),
@@ -431,6 +435,10 @@ impl ChatPane {
 
     pub fn toggle_prompt(&mut self) {
         self.shows_prompt = !self.shows_prompt;
+    }
+
+    pub fn toggle_thoughts(&mut self) {
+        self.shows_thoughts = !self.shows_thoughts;
     }
 
     /// The conversation as files; `None` while nobody has answered.

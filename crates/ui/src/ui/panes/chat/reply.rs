@@ -47,6 +47,17 @@ pub struct Mark {
     /// Nats; NaN for text that is no token's own.
     pub logprob: f32,
     pub entropy: f32,
+    /// How long the answer was being written by then, milliseconds.
+    pub millis: u64,
+}
+
+/// What an answer begins with where the model thinks first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Thoughts {
+    /// Where what is said begins; none: it has not begun.
+    pub end: Option<usize>,
+    pub tokens: u64,
+    pub millis: u64,
 }
 
 /// An answer, as the model said it: not yet stripped of control sequences.
@@ -121,6 +132,31 @@ impl Reply {
             parts.extend(reader.finish());
         }
         parts
+    }
+
+    /// What it thought before it began to say something; none of a text that was not thought about.
+    pub fn thoughts(&self, tools: &[Value]) -> Option<Thoughts> {
+        let format = self.tool_calls.and_then(Format::named);
+        let format = format.filter(|format| format.has_thoughts())?;
+        let mut reader = AnswerReader::new(format, Tools::new(tools.to_vec()));
+        let mut thoughts = Thoughts {
+            end: None,
+            tokens: 0,
+            millis: 0,
+        };
+        let (mut has_any, mut from) = (false, 0);
+        for mark in &self.marks {
+            let parts = reader.push(&self.text[from..mark.end]);
+            has_any |= parts.iter().any(|part| matches!(part, Part::Thought(_)));
+            if parts.iter().any(|part| !matches!(part, Part::Thought(_))) {
+                thoughts.end = Some(from);
+                break;
+            }
+            thoughts.millis = mark.millis;
+            thoughts.tokens += u64::from(!mark.logprob.is_nan());
+            from = mark.end;
+        }
+        has_any.then_some(thoughts)
     }
 
     /// The calls in it.
@@ -225,7 +261,11 @@ impl Reply {
     }
 
     fn token(&mut self, text: &str, logprob: f32, entropy: f32, now: UnixMillis) {
+        let mut millis = self.marks.last().map_or(0, |mark| mark.millis);
         if !logprob.is_nan() {
+            // Of an answer that goes on the time between does not count.
+            let since = self.first.map_or(now, |_| self.newest);
+            millis += now.since(since).as_millis() as u64;
             self.first.get_or_insert(now);
             self.newest = now;
             self.n_tokens += 1;
@@ -236,6 +276,7 @@ impl Reply {
                 end: self.text.len(),
                 logprob,
                 entropy,
+                millis,
             });
         }
     }

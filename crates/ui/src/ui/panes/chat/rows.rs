@@ -2,7 +2,7 @@
 
 use super::column::{Column, Conversation, Engine};
 use super::heat::{Heat, means};
-use super::reply::{Answer, Done, Reply};
+use super::reply::{Answer, Done, Reply, Thoughts};
 use super::said::Said;
 use crate::base::human;
 use crate::base::text::{one_line, sanitize};
@@ -28,6 +28,8 @@ pub struct Look<'a> {
     pub heat: Heat,
     /// Show what the model read instead of what was said.
     pub shows_prompt: bool,
+    /// Show the thoughts of answers that say something.
+    pub shows_thoughts: bool,
 }
 
 /// The last `wanted` rows, or all of them when there are fewer.
@@ -91,8 +93,15 @@ fn answered(
     }
     // Colours are those of tokens, of which a call has many.
     let by_parts = matches!(look.heat, Heat::Off) && column.converses();
-    let mut from = 0;
-    for mark in reply.marks.iter().filter(|_| !by_parts) {
+    let thoughts = reply.thoughts(tools).filter(|_| column.converses());
+    let folded = thoughts.and_then(|it| it.end).filter(|_| !look.shows_thoughts);
+    if let Some(thoughts) = thoughts.filter(|it| it.end.is_some()) {
+        rows.extend(fold(thoughts, look));
+    }
+    let begin = folded.unwrap_or(0);
+    let mut from = begin;
+    let shown = reply.marks.iter().filter(|mark| !by_parts && mark.end > begin);
+    for mark in shown {
         text.push(&reply.text[from..mark.end], look.heat.meaning(mark));
         from = mark.end;
     }
@@ -100,13 +109,18 @@ fn answered(
     let parts = by_parts.then(|| reply.parts(tools));
     for part in parts.into_iter().flatten() {
         match part {
+            // More of it may come behind a message.
+            Part::Thought(_) if folded.is_some() => {}
             Part::Thought(part) => {
+                let is_titled = thoughts.is_some_and(|it| it.end.is_some());
                 if !text.ends_as(Meaning::Muted) {
                     if !text.text.trim().is_empty() {
                         rows.extend(text.rows(look));
                     }
                     text = Styled::default();
-                    rows.extend(note("thinking", Meaning::Muted, look));
+                    if !is_titled {
+                        rows.extend(note("thinking", Meaning::Muted, look));
+                    }
                 }
                 text.push(&part, Meaning::Muted);
             }
@@ -137,6 +151,27 @@ fn answered(
     rows.extend(foot(column, reply, look));
     rows.push(Line::default());
     rows
+}
+
+/// `thought for 3.2 s · 214 tokens; ctrl-f shows it`
+fn fold(thoughts: Thoughts, look: Look) -> Vec<Line<'static>> {
+    let glyphs = look.theme.glyphs();
+    let key = match look.shows_thoughts {
+        true => "{thoughts} folds it",
+        false => "{thoughts} shows it",
+    };
+    let seconds = thoughts.millis as f64 / 1000.0;
+    let time = match seconds < 60.0 {
+        true => format!("{seconds:.1} s"),
+        false => human::seconds(seconds),
+    };
+    let words = format!(
+        "thought for {time} {} {}; {}",
+        glyphs.separator,
+        human::counted(thoughts.tokens, "token"),
+        look.keymap.fill(key)
+    );
+    note(&words, Meaning::Muted, look)
 }
 
 /// What the person said; of results also whose they are.

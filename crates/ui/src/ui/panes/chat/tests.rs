@@ -257,6 +257,7 @@ fn a_turn_that_was_stopped_while_it_was_read_stays_and_the_foot_tells_what_was_r
         width: 80,
         heat: Heat::Off,
         shows_prompt: false,
+        shows_thoughts: false,
     };
     let foot = |chat: &ChatPane| {
         let rows = rows::rows(&chat.columns[0], &chat.conversation, look, 50);

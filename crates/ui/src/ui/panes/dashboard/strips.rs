@@ -97,7 +97,7 @@ pub fn sample(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme) 
 }
 
 fn whole(sample: &Sample) -> String {
-    without_empty_lines(&format!("{}{}", sample.prompt, sample.text))
+    without_empty_lines(&format!("{}{}", sample.prompt, sample.said()))
 }
 
 /// Verse is full of empty lines; the box is small.
@@ -112,7 +112,7 @@ fn without_empty_lines(text: &str) -> String {
 /// Of a prompt in a chat template: the question in one line, and the answer.
 fn answered(sample: &Sample) -> Option<(String, String)> {
     let asked = one_line(&question(&sample.prompt)?);
-    Some((asked, without_empty_lines(&sample.text)))
+    Some((asked, without_empty_lines(sample.said())))
 }
 
 fn flowing(sample: &Sample) -> String {

@@ -4,7 +4,7 @@
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::run::RunState;
-use crate::run::state::Examined;
+use crate::run::state::{Examined, UNFINISHED};
 use crate::ui::glyphs::Glyphs;
 use crate::ui::panes::chat::heat;
 use crate::ui::theme::{Meaning, Theme};
@@ -289,17 +289,30 @@ fn written(sequence: &ExaminedSequence, width: usize, theme: &Theme) -> Vec<Vec<
     let parts = sequence.rewards.iter();
     let parts: Vec<String> = parts.map(|(name, x)| format!("{name} {}", human::reward(x.0))).collect();
     let parts = format!("  {} · {}", parts.join(", "), length(sequence));
-    let answer = sequence.answer.trim_end();
+    let thought = thought(sequence, width, theme);
+    let answer = match sequence.answer.trim_end() {
+        "" if thought.is_some() => UNFINISHED,
+        answer => answer,
+    };
     let room = width.saturating_sub(20 + parts.width());
     if !answer.contains('\n') && answer.width() <= room {
         line.push(word(format!("  {answer}"), Meaning::Accent));
         line.push(word(parts, Meaning::Muted));
-        return vec![line];
+        return std::iter::once(line).chain(thought).collect();
     }
     line.push(word(parts, Meaning::Muted));
     let rows = text::wrap(answer, width.saturating_sub(6), ANSWER, theme.ascii);
     let rows = rows.into_iter().map(|row| vec![word(format!("      {row}"), Meaning::Text)]);
-    std::iter::once(line).chain(rows).collect()
+    std::iter::once(line).chain(thought).chain(rows).collect()
+}
+
+/// The beginning of an answer's thoughts, in one line.
+fn thought(sequence: &ExaminedSequence, width: usize, theme: &Theme) -> Option<Vec<Word>> {
+    let thought = one_line(sequence.thought.as_deref()?.trim());
+    let room = width.saturating_sub(16);
+    let rows = text::wrap(&thought, room, 1, theme.ascii);
+    let row = rows.into_iter().next().unwrap_or_default();
+    Some(vec![word(format!("      thinking: {row}"), Meaning::Muted)])
 }
 
 fn title(number: usize, example: &ExaminedExample, before: Option<&ExaminedExample>) -> Vec<Word> {
@@ -398,6 +411,7 @@ mod tests {
             prompt: "sort 2 1=".into(),
             answer: format!("{label} answer\n"),
             tokens: 4,
+            thought: None,
             pieces: Vec::new(),
             logp: Num(logp),
             reference_logp: reference.map(Num),

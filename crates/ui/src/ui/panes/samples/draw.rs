@@ -7,7 +7,7 @@ use crate::base::turns::question;
 use crate::metrics::id;
 use crate::run::RunState;
 use crate::run::newest_loss;
-use crate::run::state::Sample;
+use crate::run::state::{Sample, UNFINISHED};
 use crate::ui::keymap::Keymap;
 use crate::ui::layout::wrap_ranges;
 use crate::ui::panes::dashboard::catalog::begins_at_zero;
@@ -332,14 +332,25 @@ fn columns(area: Rect, n: usize) -> Vec<Rect> {
 
 /// Prompt and text with their line breaks, without empty lines at both ends.
 pub fn lines(sample: &Sample, width: u16) -> Vec<Vec<Word>> {
-    if let Some(asked) = question(&sample.prompt) {
+    let asked = question(&sample.prompt);
+    let asked = asked.or_else(|| sample.thought.as_ref().map(|_| sample.prompt.trim().into()));
+    if let Some(asked) = asked {
         let wrapped = |text: &str, meaning| -> Vec<Vec<Word>> {
             let ranges = wrap_ranges(text, width).into_iter();
             ranges.map(|range| vec![word(&text[range], meaning)]).collect()
         };
         let mut lines = wrapped(&asked, Meaning::Muted);
         lines.push(Vec::new());
-        lines.extend(wrapped(sample.text.trim(), Meaning::Text));
+        if let Some(thought) = &sample.thought {
+            lines.push(vec![word("thinking", Meaning::Accent)]);
+            lines.extend(wrapped(thought.trim(), Meaning::Muted));
+            lines.push(Vec::new());
+        }
+        let meaning = match sample.said() {
+            UNFINISHED => Meaning::Warn,
+            _ => Meaning::Text,
+        };
+        lines.extend(wrapped(sample.said().trim(), meaning));
         return lines;
     }
     let whole = format!("{}{}", sample.prompt, sample.text);

@@ -25,6 +25,7 @@ fn around(samples: &[(u64, &str, &str)]) -> TestContext {
                 step: *step,
                 prompt: prompt.to_string(),
                 text: text.to_string(),
+                thought: None,
                 seconds: 0.1,
             },
         };

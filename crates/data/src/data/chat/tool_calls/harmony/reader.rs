@@ -82,6 +82,11 @@ impl Reader {
         self.parts(false)
     }
 
+    /// See [`super::super::AnswerReader::is_thinking`].
+    pub fn is_thinking(&self) -> bool {
+        !self.has_text && (self.has_thought || self.place == Place::Thought)
+    }
+
     /// The rest, at the end of the answer.
     pub fn finish(mut self) -> Vec<Part> {
         self.parts(true)

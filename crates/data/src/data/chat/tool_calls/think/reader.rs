@@ -44,6 +44,11 @@ impl Reader {
         self.parts(false)
     }
 
+    /// See [`super::super::AnswerReader::is_thinking`].
+    pub fn is_thinking(&self) -> bool {
+        matches!(self.place, Place::Begun | Place::Thought | Place::Behind)
+    }
+
     /// The rest, at the end of the answer.
     pub fn finish(mut self) -> Vec<Part> {
         let mut parts = self.parts(true);

@@ -105,6 +105,7 @@ fn an_answer_that_begins_with_a_call_shows_nothing_of_it_before_it_is_whole() {
         width: 80,
         heat: Heat::Off,
         shows_prompt: false,
+        shows_thoughts: false,
     };
     let shown = |chat: &ChatPane| {
         let rows = rows::rows(&chat.columns[0], &chat.conversation, look, 50);
@@ -176,19 +177,42 @@ fn a_thought_is_shown_apart_and_is_no_part_of_the_text() {
         width: 80,
         heat: Heat::Off,
         shows_prompt: false,
+        shows_thoughts: false,
     };
     let shown = |chat: &ChatPane| {
+        let look = rows::Look {
+            shows_thoughts: chat.shows_thoughts,
+            heat: chat.heat,
+            ..look
+        };
         let rows = rows::rows(&chat.columns[0], &chat.conversation, look, 50);
         rows.iter().map(|row| row.to_string().trim().to_string() + "\n").collect::<String>()
     };
     chat.sent(Slot(1), Ok(1));
     chat.apply(Slot(1), &prompted, UnixMillis(50));
     let (begun, rest) = written.split_at(34);
+    let (ends, rest) = rest.split_at(rest.find("It").unwrap());
     chat.apply(Slot(1), &token(1, begun), UnixMillis(100));
     assert!(shown(&chat).contains("thinking\nEasy") && !shown(&chat).contains("<|"), "{}", shown(&chat));
-    chat.apply(Slot(1), &token(1, rest), UnixMillis(150));
-    chat.apply(Slot(1), &done(1, StopReason::Stop), UnixMillis(200));
-    assert!(shown(&chat).contains("thinking\nEasy.\n\nIt is 4.\n"), "{}", shown(&chat));
+    chat.apply(Slot(1), &token(1, ends), UnixMillis(3_300));
+    assert!(shown(&chat).contains("thinking\nEasy"), "nothing is said yet");
+    // What is said folds the thought away; the key shows it, and folds it again.
+    chat.apply(Slot(1), &token(1, rest), UnixMillis(3_500));
+    chat.apply(Slot(1), &done(1, StopReason::Stop), UnixMillis(3_600));
+    let folded = "thought for 3.2 s · 2 tokens; ctrl-f shows it\nIt is 4.\n";
+    assert!(shown(&chat).contains(folded), "{}", shown(&chat));
+    chat.toggle_thoughts();
+    let open = "2 tokens; ctrl-f folds it\nEasy.\n\nIt is 4.\n";
+    assert!(shown(&chat).contains(open), "{}", shown(&chat));
+    chat.toggle_thoughts();
+    // In the colours of tokens, too.
+    chat.next_heat();
+    let coloured = shown(&chat);
+    assert!(coloured.contains("shows it\nIt is 4.") && !coloured.contains("Easy"), "{coloured}");
+    while chat.heat != Heat::Off {
+        chat.next_heat();
+    }
+    assert!(chat.columns[0].has_thoughts());
     let sent = say(&mut chat, "3 + 3?");
     let Prompt::Turns(turns) = prompt(&sent[0]) else {
         panic!("{sent:?}");
