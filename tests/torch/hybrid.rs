@@ -18,7 +18,7 @@ pub(super) const COMMON: &str = "model.n_layer=2 train.precision=f32 train.log_e
                       eval.batches=2 sample.every=1000";
 
 /// The arguments that set these settings, one after each space but within braces.
-fn set(settings: &str) -> Vec<String> {
+pub(super) fn set(settings: &str) -> Vec<String> {
     let mut depth = 0_i32;
     let parts = settings.split(|c: char| {
         depth += match c {

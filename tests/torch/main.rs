@@ -20,6 +20,7 @@ mod muon;
 mod nodes;
 mod rank;
 mod real;
+mod rules;
 mod values;
 
 use llmtui::run::{RunState, Tail};
@@ -560,12 +561,15 @@ fn a_run_changes_its_engine_at_a_resume_and_logs_it() {
 fn unsupported_features_of_ranks_are_reported_before_anything_starts() {
     let bench = Bench::new(&["well"]);
     for (setting, phrase) in [
-        ("train.ema_decay=0.9", "does not support train.ema_decay"),
-        ("optimizer=lion", "adamw, adamw8bit and muon only"),
-        ("method=ppo", "does not support a separate critic"),
+        (
+            "engine.torch.shard=fsdp2 -s optimizer=adamw8bit",
+            "fsdp2 shards across the quantization blocks",
+        ),
+        ("optimizer=soap", "adamw, adamw8bit, lion and muon only"),
         ("engine.torch.python=nowhere", "no Python found"),
     ] {
-        let out = bench.train(&["-s", setting]);
+        let set: Vec<&str> = setting.split(' ').collect();
+        let out = bench.train(&[&["-s"][..], &set].concat());
         let printed = text(&out.stderr) + &text(&out.stdout);
         assert_ne!(out.status.code(), Some(0), "{setting}");
         assert!(printed.contains(phrase), "{setting}: {printed}");

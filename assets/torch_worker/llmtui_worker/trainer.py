@@ -1,4 +1,4 @@
-"""One rank: its part of every batch, gradients summed over ranks, the update, weights in and out."""
+"""One model on a rank: its part of every batch, gradients summed over ranks, the update, weights in and out."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from .attention import Packed
 from .decoder import Decoder
 from .distill import Beside
 from .graphs import Graphs, rows_for
+from .lion import Lion
 from .meeting import Meeting
 from .muon import Matrices, Muon
 from .texts import Texts
@@ -82,7 +83,9 @@ class Rank:
         self.reference: Decoder | None = None
         # What a distillation learns from.
         self.teacher: Decoder | None = None
-        self.optimizer: torch.optim.AdamW | AdamW8bit | Muon
+        self.optimizer: torch.optim.AdamW | AdamW8bit | Lion | Muon
+        # The average of the weights, if there is one; while that is in the model, the trained weights.
+        self.average: dict[nn.Parameter, Tensor] = {}
         self.trained: list[tuple[dict[str, Any], nn.Parameter]] = []
         # With 8-bit moments, whose blocks end with each tensor of the engine: these tensors, in the order of the flat buffers, and those
         # that are parts of a parameter.
@@ -137,6 +140,8 @@ class Rank:
         self.trained = [(infos[name], parameter) for name, parameter in made.items() if infos[name]["grad"] is not None]
         balancing = self.shape["config"]["moe"]["balancing"] if self.decoder.experts else {}
         self.bias_rate = balancing.get("bias", {}).get("rate", 0.0)
+        if ask["average"]:
+            self.average = {parameter: torch.zeros_like(parameter.detach()) for _, parameter in self.trained}
         updated = self.trained
         if ask["optimizer"]["kind"] == "adamw8bit":
             updated = self._by_name()
@@ -144,9 +149,12 @@ class Rank:
         orthogonal = ask["optimizer"]["kind"] == "muon"
         groups = grouped([(info, p) for info, p in updated if not (orthogonal and info["blocks"])])
         settings = ask["optimizer"]
-        betas, eps = (settings["beta1"], settings["beta2"]), settings["eps"]
+        betas, eps = (settings["beta1"], settings["beta2"]), settings.get("eps", 0.0)
         if settings["kind"] == "adamw8bit":
             self.optimizer = AdamW8bit(groups, betas, eps)
+            return answer
+        if settings["kind"] == "lion":
+            self.optimizer = Lion(groups, *betas)
             return answer
         # One kernel per group; on a CPU too, so that both take the same path.
         fused = self.device.type == "cpu" or not self.offloaded
@@ -220,7 +228,10 @@ class Rank:
         places = self._places("offset" if part == "weights" else "grad")
         if part == "square" and isinstance(self.optimizer, Muon):
             places = [place for place in places if not place[0]["blocks"]]
-        tensors = {id(p): p.detach() if of_weights else state[p][ADAMW[part]] for _, p, _ in places}
+        if part == "other":
+            tensors = {id(p): self.average[p] for _, p, _ in places}
+        else:
+            tensors = {id(p): p.detach() if of_weights else state[p][ADAMW[part]] for _, p, _ in places}
         return [(info["shape"], tensors[id(p)], of) for info, p, of in places]
 
     def load(self, ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
@@ -228,7 +239,9 @@ class Rank:
         alone, as those of a reference that moves, leave it."""
         rest, part = bytearray(), ask["part"]
         of_weights = part in ("weights", "teacher")
-        if isinstance(self.optimizer, AdamW8bit):
+        if part == "other":
+            pass
+        elif isinstance(self.optimizer, AdamW8bit):
             if not of_weights:
                 self.optimizer.steps = ask["steps"]
                 parameters = self.in_order
@@ -285,7 +298,7 @@ class Rank:
     def save(self, ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
         """Sends a flat buffer to the engine, in pieces from rank 0."""
         part = ask["part"]
-        if isinstance(self.optimizer, AdamW8bit) and part not in ("weights", "trained"):
+        if isinstance(self.optimizer, AdamW8bit) and part not in ("weights", "trained", "other"):
             tensors: Iterable[Tensor] = [self.optimizer.part(part, self.in_order)] if self.rank == 0 else []
         else:
             tensors = self._whole(self._parts(part))
@@ -519,8 +532,13 @@ class Rank:
         loads = b"" if balance is None or self.rank != 0 else raw(balance.step.float().cpu())
         return {"norm": repr(float(total)), "payload": loads}
 
+    @torch.no_grad()
     def apply(self, ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
-        """One update with gradients times `scale`."""
+        """One update with gradients times `scale`, and what it adds to an average of the weights: a += gain · (w - a)."""
+        average = ask["average"]
+        if average is not None and average["begins"]:
+            for parameter, mean in self.average.items():
+                mean.copy_(parameter)
         if ask["scale"] != 1.0:
             torch._foreach_mul_([p.grad for _, p in self.trained if p.grad is not None], ask["scale"])
         for group in self.optimizer.param_groups:
@@ -530,8 +548,22 @@ class Rank:
         self.optimizer.step()
         for experts in self.decoder.experts:
             experts.move_bias(self.bias_rate)
+        if average is not None:
+            for parameter, mean in self.average.items():
+                mean.lerp_(parameter, average["gain"])
         self.decoder.changed()
         return {"memory": self.memory()}
+
+    @torch.no_grad()
+    def show_average(self, _ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
+        """Exchanges the weights and their average."""
+        self._as_shards(self.decoder)
+        for parameter, other in self.average.items():
+            trained = parameter.detach().clone()
+            parameter.copy_(other)
+            other.copy_(trained)
+        self.decoder.changed()
+        return {}
 
     def memory(self) -> dict[str, int]:
         """Bytes: of the GPU as a whole, of PyTorch's allocator on it, and of this process in main memory."""

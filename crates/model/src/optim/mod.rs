@@ -107,6 +107,10 @@ pub trait UpdateRule: Send {
     fn show_average(&mut self, _params: &mut Params, _show: bool) -> Result<()> {
         Ok(())
     }
+    /// The average of the weights beside it, if there is one.
+    fn average(&mut self) -> Option<&mut Averaged> {
+        None
+    }
     /// Whether the next update should be preceded by a curvature estimate: see [`UpdateRule::take_curvature`].
     fn wants_curvature(&mut self) -> bool {
         false

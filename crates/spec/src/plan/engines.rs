@@ -115,7 +115,7 @@ fn lacks(request: &Request) -> Option<String> {
         .config()
         .is_some_and(|config| config.optimizer.on_torch())
     {
-        "optimizers other than adamw, adamw8bit and muon"
+        "optimizers other than adamw, adamw8bit, lion and muon"
     } else {
         return None;
     };
@@ -469,8 +469,11 @@ mod tests {
     fn what_ranks_cannot_do_stays_on_the_processor_with_the_reason() {
         let here = gpus(80, Some(1), true);
         for (words, phrase) in [
-            (&["optimizer=lion"][..], "adamw, adamw8bit and muon only"),
-            (&["train.ema_decay=0.9"], "ema_decay"),
+            (
+                &["optimizer=soap"][..],
+                "adamw, adamw8bit, lion and muon only",
+            ),
+            (&["optimizer=sophia"], "not sophia"),
         ] {
             let choice = choose(&spec(words), Some(&here)).unwrap();
             assert_eq!((choice.engine, choice.gpus), ("candle", 0));
