@@ -65,10 +65,6 @@ pub(super) fn give_the_same_losses(cases: &[(&str, [&str; 2])], ids: &[&str], bo
             "engine.torch.ranks=2",
             "engine.torch.ranks=2 engine.torch.shard=fsdp2",
         ] {
-            // Fixed blocks of 8-bit moments cannot be sharded.
-            if ranks.contains("fsdp2") && settings[1].contains("adamw8bit") {
-                continue;
-            }
             let there = run(preset, &[&here[..], &[&torch, ranks]].concat());
             let apart = largest_difference(&own, &values(&there, ids));
             println!(

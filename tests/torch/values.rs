@@ -53,7 +53,7 @@ fn a_separate_critic_gives_the_same_losses() {
         "reward",
         "loss/value_avg",
         "critic/grad_norm",
-        "explained_variance",
+        "val/var_explained",
     ];
     for (method, more) in [
         (

@@ -17,7 +17,7 @@ from torch.distributed.fsdp import CPUOffloadPolicy, OffloadPolicy, fully_shard,
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from .adamw8bit import AdamW8bit
+from .adamw8bit import AdamW8bit, Share
 from .attention import Packed
 from .decoder import Decoder
 from .distill import Beside
@@ -39,6 +39,11 @@ def resident() -> int:
     except OSError:
         return 0
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def own(x: Tensor) -> Tensor:
+    """This rank's shard of a tensor, or all of it."""
+    return x.to_local() if isinstance(x, DTensor) else x
 
 
 def raw(x: Tensor) -> memoryview:
@@ -90,7 +95,7 @@ class Rank:
         # With 8-bit moments, whose blocks end with each tensor of the engine: these tensors, in the order of the flat buffers, and those
         # that are parts of a parameter.
         self.in_order: list[nn.Parameter] = []
-        self.views: list[tuple[nn.Parameter, tuple[int, slice], nn.Parameter]] = []
+        self.views: list[tuple[nn.Parameter, tuple[int, slice] | None, nn.Parameter]] = []
         # The rate of experts' biases; 0 without any.
         self.bias_rate = 0.0
         # Of the last pass whose gradient is to come: log-probabilities, entropies, and values of a value head.
@@ -142,16 +147,16 @@ class Rank:
         self.bias_rate = balancing.get("bias", {}).get("rate", 0.0)
         if ask["average"]:
             self.average = {parameter: torch.zeros_like(parameter.detach()) for _, parameter in self.trained}
-        updated = self.trained
+        updated, shares = self.trained, {}
         if ask["optimizer"]["kind"] == "adamw8bit":
-            updated = self._by_name()
+            updated, shares = self._by_name()
             self.in_order = [parameter for _, parameter in updated]
         orthogonal = ask["optimizer"]["kind"] == "muon"
         groups = grouped([(info, p) for info, p in updated if not (orthogonal and info["blocks"])])
         settings = ask["optimizer"]
         betas, eps = (settings["beta1"], settings["beta2"]), settings.get("eps", 0.0)
         if settings["kind"] == "adamw8bit":
-            self.optimizer = AdamW8bit(groups, betas, eps)
+            self.optimizer = AdamW8bit(groups, betas, eps, shares)
             return answer
         if settings["kind"] == "lion":
             self.optimizer = Lion(groups, *betas)
@@ -203,15 +208,26 @@ class Rank:
             decoder.table.made = {name: new[module] for name, module in modules.items()}
         return decoder
 
-    def _by_name(self) -> list[tuple[dict[str, Any], nn.Parameter]]:
-        """The trainable parameters as the engine names them, in the order of the flat buffers: parts of stacked ones are views."""
-        found = []
+    def _by_name(self) -> tuple[list[tuple[dict[str, Any], nn.Parameter]], dict[nn.Parameter, Share]]:
+        """The trainable parameters as the engine names them, in the order of the flat buffers: parts of stacked ones are views, empty where
+        another rank has that expert."""
+        found, shares = [], {}
         for info, parameter, part in self._places("grad"):
             if part is not None:
-                whole, parameter = parameter, nn.Parameter(parameter.detach()[part])
-                self.views.append((whole, part, parameter))
+                whole, local, at = parameter, own(parameter.detach()), self._here(parameter, part)
+                parameter = nn.Parameter(local.new_empty(0) if at is None else local[at])
+                self.views.append((whole, at, parameter))
+                if isinstance(whole, DTensor):
+                    shares[parameter] = Share.whole(torch.Size(info["shape"]).numel(), here=at is not None)
             found.append((info, parameter))
-        return found
+        return found, shares
+
+    def _here(self, whole: Tensor, part: tuple[int, slice]) -> tuple[int, slice] | None:
+        """Where a part of a stacked parameter lies in this rank's share of it, which has some of them, in order."""
+        if not isinstance(whole, DTensor):
+            return part
+        at = part[0] - self.rank * -(-len(whole) // self.world)
+        return (at, part[1]) if 0 <= at < len(whole.to_local()) else None
 
     def _places(self, buffer: str, decoder: Decoder | None = None) -> list[tuple[dict[str, Any], nn.Parameter, tuple[int, slice] | None]]:
         """The engine's tensors in the order of a flat buffer (`offset` or `grad`), each with its parameter, or that of which it is a part."""
@@ -258,11 +274,9 @@ class Rank:
         for shape, tensor, of in self._parts(part):
             whole = self._receive(rest, part, torch.Size(shape))
             if of is not None:
-                # A rank has the shards of some of them, in order.
-                first = self.rank * -(-len(tensor) // self.world) if isinstance(tensor, DTensor) else 0
-                local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
-                if first <= of[0] < first + len(local):
-                    local[of[0] - first, of[1]].copy_(whole)
+                at = self._here(tensor, of)
+                if at is not None:
+                    own(tensor)[at].copy_(whole)
             elif isinstance(tensor, DTensor):
                 mesh, placements = tensor.device_mesh, tensor.placements
                 local = torch.distributed.tensor.distribute_tensor(whole, mesh, placements, src_data_rank=None)
@@ -299,7 +313,7 @@ class Rank:
         """Sends a flat buffer to the engine, in pieces from rank 0."""
         part = ask["part"]
         if isinstance(self.optimizer, AdamW8bit) and part not in ("weights", "trained", "other"):
-            tensors: Iterable[Tensor] = [self.optimizer.part(part, self.in_order)] if self.rank == 0 else []
+            tensors: Iterable[Tensor] = [self.optimizer.part(part, self.in_order)] if self.rank == 0 or self.sharded else []
         else:
             tensors = self._whole(self._parts(part))
         # Pinned memory for copies from the GPU, sent when it is full.
@@ -345,11 +359,8 @@ class Rank:
         self._as_shards(self.reference)
         self._as_shards(self.decoder)
         with torch.no_grad():
-            for to, own in zip(self.reference.parameters(), self.decoder.parameters(), strict=True):
-                if isinstance(to, DTensor) and isinstance(own, DTensor):
-                    to.to_local().copy_(own.to_local())
-                else:
-                    to.copy_(own)
+            for to, of in zip(self.reference.parameters(), self.decoder.parameters(), strict=True):
+                own(to).copy_(own(of))
         self.reference.changed()
         return {}
 
@@ -544,7 +555,7 @@ class Rank:
         for group in self.optimizer.param_groups:
             group["lr"] = ask["lr"] * group["lr_scale"]
         for whole, part, view in self.views:
-            view.grad = None if whole.grad is None else whole.grad[part]
+            view.grad = None if whole.grad is None or part is None else own(whole.grad)[part]
         self.optimizer.step()
         for experts in self.decoder.experts:
             experts.move_bias(self.bias_rate)

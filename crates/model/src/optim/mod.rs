@@ -64,10 +64,6 @@ pub trait Optimizer {
     fn blocks(&self, _: &ParamInfo) -> Option<usize> {
         None
     }
-    /// Whether its state has blocks with a scale each, which do not align with shards of tensors.
-    fn has_blocks(&self) -> bool {
-        false
-    }
     /// Whether the rule needs gradients on labels sampled from the model, which only a language model can give.
     fn needs_curvature(&self) -> bool {
         false

@@ -165,12 +165,6 @@ fn engine(config: &RunConfig, judge: &mut IssueCollector) {
         ),
         "optimizer: adamw, or engine: candle",
     );
-    judge.want(
-        !config.optimizer.has_blocks() || torch.shard == torch::Shard::Ddp,
-        &["engine.torch.shard", "optimizer"],
-        "fsdp2 shards across the quantization blocks of 8-bit moments",
-        "engine.torch.shard=ddp, or optimizer: adamw, whose moments can be sharded",
-    );
 }
 
 /// The machines that have ranks, and what these share.
