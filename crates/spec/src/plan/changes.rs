@@ -422,7 +422,7 @@ fn qlora(r: &mut Request) -> Option<(String, String)> {
 }
 
 fn offload(r: &mut Request) -> Option<(String, String)> {
-    if !by_ranks(r) || !can_share(r) {
+    if !by_ranks(r) {
         return None;
     }
     let several = r.n_devices > 1;

@@ -68,7 +68,7 @@ impl Remote {
         };
         if !model.params().is_present() {
             return Err(fault(
-                "engine: torch cannot train adapters on a quantized base: set engine: candle, or use the unquantized base",
+                "engine: torch cannot train adapters on a quantized base: set train.dequantize=true, engine: candle, or use the unquantized base",
             ));
         }
         let machines = node::machines(settings, &job.env).map_err(fault)?;
