@@ -66,7 +66,7 @@ fn a_separate_critic_gives_the_same_losses() {
             "rollout.cold_start_steps=2",
         ),
         (
-            "method={ppo: {critic_warmup_steps: 0, beta: 0.0}} optimizer=lion",
+            "method={ppo: {critic_warmup_steps: 0, kl_target: null, beta: 0.0}} optimizer=lion",
             "rollout.cold_start_steps=0 model.moe={n_expert: 4, top_k: 2, d_ff: 32, aux_loss_coef: 0.1}",
         ),
     ] {
@@ -96,7 +96,7 @@ fn a_separate_critic_goes_on_after_a_resume() {
         "engine=torch engine.torch.python={} engine.torch.ranks=2",
         real()
     );
-    let common = "method=ppo max_steps=8 train.micro_batch_size=16 rollout.cold_start_steps=2 rollout.epochs=2 checkpoint.every=5 \
+    let common = "method.ppo.critic_warmup_steps=1 max_steps=8 train.micro_batch_size=16 rollout.cold_start_steps=2 rollout.epochs=2 checkpoint.every=5 \
                   eval.every=8 rewards=[{regex: {pattern: '[1-4]'}}]";
     let losses = |stop: bool, then: &str| {
         let bench = Bench::new(&[]);
