@@ -101,7 +101,8 @@ class Ranks(unittest.TestCase):
             blocks = 1 if is_hidden(info["name"]) else None
             info |= {"offset": offset, "grad": offset, "decay": decay, "lr_scale": 1.0, "blocks": blocks}
             offset += math.prod(info["shape"])
-        ask = {"threads": 1, "device": "cpu", "offload": False, "precision": "f32", "compile": False, "shard": "ddp", "model": model, "average": False}
+        ask: dict[str, Any] = {"threads": 1, "device": "cpu", "offload": False, "precision": "f32", "compile": False, "shard": "ddp"}
+        ask |= {"model": model, "average": False}
         rank.build(ask | {"optimizer": SETTINGS} | changes, bytearray())
         return rank
 

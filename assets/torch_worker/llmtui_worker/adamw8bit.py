@@ -1,8 +1,9 @@
 """AdamW with 8-bit moments (Dettmers et al. 2021, arXiv 2110.02861), in the blocks and codes of the engine's own rule: checkpoints
 move between the two bit by bit.
 
-Shards of a tensor end within blocks. So of a tensor in shards each rank has the moments of a run of whole blocks: for an update the gradient
-is gathered, each rank computes the change of its blocks, and these are gathered. Experts lie whole on one rank, which has their blocks.
+Shards of a tensor end within blocks. So of a tensor in shards each rank has the moments of a run of whole blocks: for an update the
+gradient is gathered, each rank computes the change of its blocks, and these are gathered. Experts lie whole on one rank, which has their
+blocks.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class Bank(nn.Module):
     """One matrix of each expert, stacked (experts, out, in), their biases (experts, out), and LoRA's A and B of all (`Factors`)."""
 
     def __init__(self, table: Table, names: list[list[str]], adapted: str, scales: dict[str, float], device: torch.device) -> None:
-        """`names`: of each expert's matrices with the same input, whose outputs lie side by side; `adapted`: what all of them are called."""
+        """`names`: of each expert's matrices with the same input, whose outputs lie side by side; `adapted`: the name of all."""
         super().__init__()
         self.table = table
         weights, biases = ([[f"{name}.{kind}" for name in own] for own in names] for kind in ("weight", "bias"))

@@ -2,7 +2,8 @@
 vocabulary): they are computed in chunks, read a few times instead of the composite's twenty, and their gradient is written by hand.
 
 With logits z, p = softmax z, entropy H = -Σ p log p, target t:  ∂ log p_t / ∂z_j = δ_jt - p_j  and  ∂H / ∂z_j = -p_j (log p_j + H).
-PaLM's z-loss (Chowdhery et al. 2022, arXiv 2204.02311) adds ζ Σ w · lse² to a loss -Σ w · log p_t, lse = log Σ exp z:  ∂ lse² / ∂z_j = 2 lse p_j.
+PaLM's z-loss (Chowdhery et al. 2022, arXiv 2204.02311) adds ζ Σ w · lse² to a loss -Σ w · log p_t, with lse = log Σ exp z:
+∂ lse² / ∂z_j = 2 lse p_j.
 """
 
 from __future__ import annotations
