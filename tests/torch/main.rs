@@ -305,6 +305,27 @@ fn a_single_rank_trains_and_is_replaced() {
     }
 }
 
+/// An average of the weights comes back with the rest of the state.
+#[test]
+fn a_run_with_an_average_goes_on_after_a_loss() {
+    for (plays, settings) in [
+        (&["well"][..], &["train.ema_decay=0.9"][..]),
+        (&["crash", "well"], &["train.ema_decay=0.9"]),
+        (
+            &["crash", "well"],
+            &["train.ema_decay=0.9", "optimizer=lion"],
+        ),
+    ] {
+        let bench = Bench::new(plays);
+        let more: Vec<&str> = settings.iter().flat_map(|set| ["-s", set]).collect();
+        let out = bench.train(&more);
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        let state = RunState::from_events(&bench.events());
+        assert_eq!((state.step, state.word()), (8, "finished"), "{settings:?}");
+        bench.assert_no_processes_left();
+    }
+}
+
 /// Answers use the ranks' weights too, on any number of ranks.
 #[test]
 fn tasks_are_evaluated_on_the_ranks() {

@@ -203,6 +203,11 @@ class Blocks(unittest.TestCase):
                 found = []
                 for on_host in (True, False):
                     block, _ = mixture(changes)
+                    for bank in (block.wide, block.down):
+                        # Factors of rank 8 of each expert.
+                        rows, columns = bank.weight.shape[1:]
+                        bank.scale = 0.5
+                        bank.a, bank.b = (torch.nn.Parameter(0.3 * torch.randn(5 * n, m)) for n, m in ((8, columns), (rows, 8)))
                     h = torch.randn(2, 9, worker.WIDTH, generator=torch.Generator().manual_seed(3)).requires_grad_()
                     with torch.no_grad():
                         # Nobody wants the third.

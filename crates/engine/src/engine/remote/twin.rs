@@ -124,7 +124,8 @@ impl Remote {
         }
         optimizer.show_average(policy.params_mut(), show)?;
         if !theirs {
-            self.model.copy = CopyState::Ahead;
+            // What they have of either is old now.
+            self.model.copy_changed();
         }
         Ok(())
     }
