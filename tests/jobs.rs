@@ -311,6 +311,41 @@ fn a_job_is_warned_requeued_and_continues_to_its_last_step() {
     );
 }
 
+/// A partition without requeues: what it says is in the job's log, with the command that continues, and nothing is lost.
+#[test]
+fn a_job_that_may_not_be_requeued_says_how_its_run_goes_on() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("play/refuses"), "").unwrap();
+    let to = [
+        "engine",
+        "script",
+        "my spec.yaml",
+        "--slurm",
+        "--to",
+        "job.sh",
+    ];
+    let out = bench.llmtui(&to);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let Some(mut slurm) = bench.submit("job.sh") else {
+        return;
+    };
+    bench.until("steps", |bench| steps(&bench.events()) >= 3);
+    bench.signal_batch(Signal::USR1);
+    assert_eq!(slurm.wait().unwrap().code(), Some(1), "{}", bench.log());
+    let log = bench.log();
+    assert!(log.contains("disabled by its partition"), "{log}");
+    let continues = "job: not requeued; continue with: llmtui engine script ";
+    let rest = log
+        .split(continues)
+        .nth(1)
+        .unwrap_or_else(|| panic!("{log}"));
+    assert!(rest.trim_end().ends_with("--slurm"), "{log}");
+    // What it names can be continued.
+    let script = bench.llmtui(&["engine", "script", "tiny", "--slurm"]);
+    assert!(script.status.success(), "{}", text(&script.stderr));
+    assert_eq!(outcomes(&bench.events()), [Outcome::Stopped], "{log}");
+}
+
 #[test]
 fn a_cancelled_job_saves_and_is_not_requeued_and_its_run_can_go_on() {
     let bench = Bench::new();

@@ -50,6 +50,39 @@ fn experts_give_the_same_losses() {
     give_the_same_losses(&cases, &IDS, 2e-5);
 }
 
+/// Factors of every expert, with and without those of attention, of another rank where a pattern says so, rsLoRA and LoRA+; under DPO
+/// the base alone is the reference.
+#[test]
+#[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
+fn adapters_of_experts_give_the_same_losses() {
+    let all = "adapter={lora: {rank: 4, targets: all_and_experts, dropout: 0.0}}";
+    let own = "adapter={lora: {rank: 3, alpha: 9, targets: custom, custom: [experts, query], dropout: 0.0, rslora: true}}";
+    let packed = "data.packing=packed model.seq_len=64 train.activation_checkpointing=full seed=3";
+    let muon = format!("{all} optimizer=muon");
+    let eight = format!("{all} optimizer=adamw8bit");
+    let groups = format!("{GROUPS} {all}");
+    let cases = [
+        ("sft-lora-demo", [SHARED, all]),
+        ("sft-lora-demo", [SIGMOID, own]),
+        ("sft-lora-demo", [groups.as_str(), packed]),
+        ("dpo-demo", [SHARED, all]),
+    ];
+    give_the_same_losses(&cases, &IDS, 2e-5);
+    let eight = [("sft-lora-demo", [SOFTMAX, eight.as_str()])];
+    give_the_same_losses(&eight, &IDS, 1e-4);
+    // Newton-Schulz iterations enlarge what rounding leaves where the factors of all experts together have singular values near 0.
+    let muon = [("sft-lora-demo", [SHARED, muon.as_str()])];
+    give_the_same_losses(&muon, &["train/loss", "val/loss"], 1e-4);
+}
+
+#[test]
+#[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
+fn adapters_of_experts_go_from_engine_to_engine() {
+    let adapted =
+        format!("{SHARED} adapter={{lora: {{rank: 4, targets: all_and_experts, dropout: 0.0}}}}");
+    go_from_engine_to_engine(&[&adapted]);
+}
+
 #[test]
 #[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
 fn checkpoints_of_experts_go_from_engine_to_engine() {

@@ -18,7 +18,7 @@ pub(super) const COMMON: &str = "model.n_layer=2 train.precision=f32 train.log_e
                       eval.batches=2 sample.every=1000";
 
 /// The arguments that set these settings, one after each space but within braces.
-fn set(settings: &str) -> Vec<String> {
+pub(super) fn set(settings: &str) -> Vec<String> {
     let mut depth = 0_i32;
     let parts = settings.split(|c: char| {
         depth += match c {
@@ -65,10 +65,6 @@ pub(super) fn give_the_same_losses(cases: &[(&str, [&str; 2])], ids: &[&str], bo
             "engine.torch.ranks=2",
             "engine.torch.ranks=2 engine.torch.shard=fsdp2",
         ] {
-            // Fixed blocks of 8-bit moments cannot be sharded.
-            if ranks.contains("fsdp2") && settings[1].contains("adamw8bit") {
-                continue;
-            }
             let there = run(preset, &[&here[..], &[&torch, ranks]].concat());
             let apart = largest_difference(&own, &values(&there, ids));
             println!(

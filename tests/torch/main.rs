@@ -20,6 +20,7 @@ mod muon;
 mod nodes;
 mod rank;
 mod real;
+mod rules;
 mod values;
 
 use llmtui::run::{RunState, Tail};
@@ -304,6 +305,27 @@ fn a_single_rank_trains_and_is_replaced() {
     }
 }
 
+/// An average of the weights comes back with the rest of the state.
+#[test]
+fn a_run_with_an_average_goes_on_after_a_loss() {
+    for (plays, settings) in [
+        (&["well"][..], &["train.ema_decay=0.9"][..]),
+        (&["crash", "well"], &["train.ema_decay=0.9"]),
+        (
+            &["crash", "well"],
+            &["train.ema_decay=0.9", "optimizer=lion"],
+        ),
+    ] {
+        let bench = Bench::new(plays);
+        let more: Vec<&str> = settings.iter().flat_map(|set| ["-s", set]).collect();
+        let out = bench.train(&more);
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        let state = RunState::from_events(&bench.events());
+        assert_eq!((state.step, state.word()), (8, "finished"), "{settings:?}");
+        bench.assert_no_processes_left();
+    }
+}
+
 /// Answers use the ranks' weights too, on any number of ranks.
 #[test]
 fn tasks_are_evaluated_on_the_ranks() {
@@ -560,9 +582,8 @@ fn a_run_changes_its_engine_at_a_resume_and_logs_it() {
 fn unsupported_features_of_ranks_are_reported_before_anything_starts() {
     let bench = Bench::new(&["well"]);
     for (setting, phrase) in [
-        ("train.ema_decay=0.9", "does not support train.ema_decay"),
-        ("optimizer=lion", "adamw, adamw8bit and muon only"),
-        ("method=ppo", "does not support a separate critic"),
+        ("engine.torch.offload=true", "there is nothing to offload"),
+        ("optimizer=soap", "adamw, adamw8bit, lion and muon only"),
         ("engine.torch.python=nowhere", "no Python found"),
     ] {
         let out = bench.train(&["-s", setting]);

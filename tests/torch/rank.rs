@@ -60,7 +60,7 @@ impl Fake {
             updates: 0,
             vocab_size: 0,
         };
-        let protocol = if play == "old protocol" { 99 } else { 3 };
+        let protocol = if play == "old protocol" { 99 } else { 4 };
         fake.say(json!({"type": "hello", "protocol": protocol, "rank": rank, "world": world, "pid": std::process::id()}), Vec::new());
         fake.say(
             json!({"type": "ready", "torch": "2.15.0", "gpus": 0}),

@@ -39,6 +39,7 @@ fn the_worker_passes_its_own_tests() {
             "unittest",
             "-v",
             "tests/torch/test_worker.py",
+            "tests/torch/test_adamw8bit.py",
             "tests/torch/test_layers.py",
             "tests/torch/test_mixers.py",
             "tests/torch/test_experts.py",

@@ -134,6 +134,55 @@ class Blocks(unittest.TestCase):
                 torch.testing.assert_close(row[n : 2 * n].float(), shares[counts].sum(0).detach())
                 self.assertEqual(row[-1].item(), 8.0)
 
+    def test_adapters_of_experts_give_what_merged_matrices_give(self) -> None:
+        """W + s · B A of each expert: values, and gradients of A and B through the sum; with adapters off the base alone."""
+        at, rank, scale = "model.layers.0.mlp.experts", 3, 1.5
+        for changes in worker.MIXTURES:
+            for adapted in (("gate_up_proj", "down_proj"), ("down_proj",)):
+                with self.subTest(**changes, adapted=adapted):
+                    moe = changes["moe"]
+                    n, width = moe["n_expert"], moe["d_ff"]
+                    sides = {"gate_up_proj": (worker.WIDTH, 2 * width), "down_proj": (width, worker.WIDTH)}
+                    block, w = mixture(changes)
+                    described = worker.described(**changes)
+                    for name in adapted:
+                        inner, out = sides[name]
+                        described["params"].append({"name": f"{at}.{name}.lora_A.weight", "shape": [n * rank, inner], "grad": 0})
+                        described["params"].append({"name": f"{at}.{name}.lora_B.weight", "shape": [n * out, rank], "grad": 0})
+                        described["adapter"]["scales"][f"{at}.{name}"] = scale
+                    own = Experts(Table(described["params"]), described, "model.layers.0.mlp", torch.device(CPU))
+                    torch.manual_seed(5)
+                    with torch.no_grad():
+                        base = dict(block.named_parameters())
+                        for name, parameter in own.named_parameters():
+                            parameter.copy_(base[name]) if name in base else parameter.normal_(0.0, 0.5)
+                    h = torch.randn(3, 5, worker.WIDTH, requires_grad=True)
+                    for bank in (block.wide, block.down):
+                        bank.weight.requires_grad_(False)
+                    factors = [x for bank in (own.wide, own.down) if bank.a is not None for x in (bank.a, bank.b)]
+                    found = own(h, True)
+                    c = torch.randn_like(found)
+                    grads = torch.autograd.grad((found * c).sum(), [h, *factors])
+                    torch.testing.assert_close(own(h, False), block(h, True))
+                    # The same by autograd: each expert's matrix with its own factors.
+                    merged = dict(w)
+                    for bank, parts in ((own.wide, ("gate_proj", "up_proj")), (own.down, ("down_proj",))):
+                        if bank.a is None:
+                            continue
+                        rows = len(bank.b) // n // len(parts)
+                        for e in range(n):
+                            a = bank.a[e * rank : (e + 1) * rank]
+                            for i, part in enumerate(parts):
+                                first = (e * len(parts) + i) * rows
+                                key = f"experts.{e}.{part}.weight"
+                                merged[key] = w[key].detach() + scale * bank.b[first : first + rows] @ a
+                    wanted, *_ = one_by_one(own, merged, moe, h.reshape(-1, worker.WIDTH))
+                    torch.testing.assert_close(found.reshape(wanted.shape), wanted, rtol=1e-4, atol=1e-4)
+                    expected = torch.autograd.grad((wanted.reshape(c.shape) * c).sum(), [h, *factors])
+                    for a, b in zip(grads, expected, strict=True):
+                        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
+                    self.assertGreater((found - own(h, False)).abs().max().item(), 1e-2)
+
     def test_experts_without_tokens_have_a_gradient_of_0(self) -> None:
         block, w = mixture({"moe": worker.experts(n_expert=6, top_k=1)})
         with torch.no_grad():
@@ -154,6 +203,11 @@ class Blocks(unittest.TestCase):
                 found = []
                 for on_host in (True, False):
                     block, _ = mixture(changes)
+                    for bank in (block.wide, block.down):
+                        # Factors of rank 8 of each expert.
+                        rows, columns = bank.weight.shape[1:]
+                        bank.scale = 0.5
+                        bank.a, bank.b = (torch.nn.Parameter(0.3 * torch.randn(5 * n, m)) for n, m in ((8, columns), (rows, 8)))
                     h = torch.randn(2, 9, worker.WIDTH, generator=torch.Generator().manual_seed(3)).requires_grad_()
                     with torch.no_grad():
                         # Nobody wants the third.

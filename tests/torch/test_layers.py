@@ -76,6 +76,13 @@ class Heads(unittest.TestCase):
                         # With coefficients that are known, on the way; twice the sum has twice the gradient.
                         total = Head.apply(self.hidden, self.weight, self.goal, cap, self.c)[3]
                         self.near(self.gradients(2 * total), [2 * x for x in wanted])
+                        # A z-loss Σ -c · ζ lse² has a gradient, and is not in the sum.
+                        z = self.hidden.double() @ self.weight.double().T
+                        lse = (z if cap is None else cap * torch.tanh(z / cap)).logsumexp(-1)
+                        wanted = self.gradients((self.c * (self.composite(cap)[0] - 0.3 * lse.square())).sum())
+                        found = Head.apply(self.hidden, self.weight, self.goal, cap, self.c, 0.3)[3]
+                        self.assertTrue(torch.equal(found, total))
+                        self.near(self.gradients(found), wanted, 1e-4)
 
     def test_a_frozen_head_has_no_gradient(self) -> None:
         weight = self.weight.detach()

@@ -101,7 +101,8 @@ class Ranks(unittest.TestCase):
             blocks = 1 if is_hidden(info["name"]) else None
             info |= {"offset": offset, "grad": offset, "decay": decay, "lr_scale": 1.0, "blocks": blocks}
             offset += math.prod(info["shape"])
-        ask = {"threads": 1, "device": "cpu", "offload": False, "precision": "f32", "compile": False, "shard": "ddp", "model": model}
+        ask: dict[str, Any] = {"threads": 1, "device": "cpu", "offload": False, "precision": "f32", "compile": False, "shard": "ddp"}
+        ask |= {"model": model, "average": False}
         rank.build(ask | {"optimizer": SETTINGS} | changes, bytearray())
         return rank
 
@@ -154,7 +155,7 @@ class Ranks(unittest.TestCase):
                         torch.testing.assert_close(self.held(rank, part), values)
                     grads = self.with_gradients(rank)
                     infos = list(rank.decoder.table.infos.values())
-                    rank.apply({"scale": 0.5, "lr": 0.02}, bytearray())
+                    rank.apply({"scale": 0.5, "lr": 0.02, "average": None}, bytearray())
                     found, means, at_square = self.held(rank, "weights"), self.held(rank, "mean"), 0
                     for info in infos:
                         at, n = info["offset"], math.prod(info["shape"])
@@ -183,7 +184,7 @@ class Ranks(unittest.TestCase):
                 rank = self.rank(worker.described(**MIXTURE))
                 self.filled(rank, "weights", 1)
                 self.with_gradients(rank)
-                rank.apply({"scale": 1.0, "lr": 0.02}, bytearray())
+                rank.apply({"scale": 1.0, "lr": 0.02, "average": None}, bytearray())
                 found.append(self.held(rank, "weights"))
         torch.testing.assert_close(*found, rtol=1e-5, atol=1e-6)
 

@@ -42,7 +42,8 @@ class Values(unittest.TestCase):
     def rank(self, **changes: Any) -> Rank:
         wire: Any = None
         rank = Rank(wire, Meeting(0, 1, "127.0.0.1"))
-        ask = {"threads": 1, "device": "cpu", "offload": False, "precision": "f32", "compile": False, "shard": "ddp", "model": described()}
+        ask: dict[str, Any] = {"threads": 1, "device": "cpu", "offload": False, "precision": "f32", "compile": False, "shard": "ddp"}
+        ask |= {"model": described(), "average": False}
         adamw = {"kind": "adamw", "beta1": 0.9, "beta2": 0.99, "eps": 1e-8}
         rank.build(ask | {"optimizer": adamw} | changes, bytearray())
         torch.manual_seed(1)

@@ -19,7 +19,7 @@ from typing import Any
 from unittest import mock
 
 from llmtui_worker import wire
-from llmtui_worker.adamw8bit import AdamW8bit, Moment, dynamic_map, pack, unpack
+from llmtui_worker.adamw8bit import AdamW8bit
 from llmtui_worker.meeting import Meeting
 
 try:
@@ -426,7 +426,8 @@ class Updates(unittest.TestCase):
         for info in model["params"]:
             info |= {"offset": offset, "decay": 0.1, "lr_scale": 1.0}
             offset += math.prod(info["shape"])
-        ask = {"threads": 1, "device": "cpu", "offload": False, "precision": "bf16", "compile": False, "shard": "ddp", "model": model} | changes
+        ask: dict[str, Any] = {"threads": 1, "device": "cpu", "offload": False, "precision": "bf16", "compile": False, "shard": "ddp"}
+        ask |= {"model": model, "average": False} | changes
         rank.build(ask | {"optimizer": {"kind": kind, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8}}, bytearray())
         return rank
 
@@ -448,7 +449,7 @@ class Updates(unittest.TestCase):
                 before = self.said(rank)
                 for _, parameter in rank.trained:
                     parameter.grad = torch.randn_like(parameter)
-                rank.apply({"scale": 1.0, "lr": 0.1}, bytearray())
+                rank.apply({"scale": 1.0, "lr": 0.1, "average": None}, bytearray())
                 fresh = self.rank(lora=lora)
                 with torch.no_grad():
                     for to, of in zip(fresh.decoder.parameters(), rank.decoder.parameters(), strict=True):
@@ -460,7 +461,7 @@ class Updates(unittest.TestCase):
         rank = self.rank(lora=False)
         for _, parameter in rank.trained:
             parameter.grad = torch.zeros_like(parameter)
-        memory = rank.apply({"scale": 1.0, "lr": 0.1}, bytearray())["memory"]
+        memory = rank.apply({"scale": 1.0, "lr": 0.1, "average": None}, bytearray())["memory"]
         # PyTorch alone takes so much of main memory; on a processor there is nothing else.
         self.assertGreater(memory.pop("rss_bytes"), 50_000_000)
         self.assertEqual(memory, {})
@@ -478,13 +479,87 @@ class Updates(unittest.TestCase):
 
                 for _, parameter in rank.trained:
                     parameter.grad = torch.ones_like(parameter)
-                rank.apply({"scale": 1.0, "lr": 0.1}, bytearray())
+                rank.apply({"scale": 1.0, "lr": 0.1, "average": None}, bytearray())
                 zeros = mock.Mock(side_effect=lambda _rest, _part, shape: torch.zeros(shape))
                 with mock.patch.object(rank, "_receive", zeros):
                     rank.load({"part": "weights", "steps": 0}, bytearray())
                     self.assertEqual(counts(), {1.0})
                     rank.load({"part": "mean" if kind == "adamw" else "mean_scales", "steps": 7}, bytearray())
                 self.assertEqual(counts(), {7.0})
+
+    def test_lion_moves_weights_by_the_sign_of_its_mean(self) -> None:
+        """By hand: u = sign(β1 m + (1 - β1) g), w ← w (1 - lr λ) - lr u, m ← β2 m + (1 - β2) g; whole and in shards."""
+        for changes in ({"shard": "ddp"}, {"shard": "fsdp2", "offload": True}):
+            with self.subTest(**changes):
+                rank = self.rank(lora=False, kind="lion", precision="f32", **changes)
+                own = lambda x: getattr(x, "to_local", lambda: x)()  # noqa: E731
+                torch.manual_seed(1)
+                weights = []
+                for _, p in rank.trained:
+                    own(p.detach()).normal_(0.0, 0.3)
+                    weights.append(own(p.detach()).double())
+                means = [torch.zeros_like(w) for w in weights]
+                for step in range(3):
+                    for i, (_, p) in enumerate(rank.trained):
+                        p.grad = torch.zeros_like(p) if step == 0 else torch.randn_like(p)
+                        g = own(p.grad).double() * 0.5
+                        direction = (0.9 * means[i] + 0.1 * g).sign()
+                        weights[i] = weights[i] * (1.0 - 0.01 * 0.1) - 0.01 * direction
+                        means[i] = 0.99 * means[i] + 0.01 * g
+                    rank.apply({"scale": 0.5, "lr": 0.01, "average": None}, bytearray())
+                for (_, p), w, m in zip(rank.trained, weights, means, strict=True):
+                    torch.testing.assert_close(own(p.detach()).double(), w, rtol=1e-5, atol=1e-6)
+                    torch.testing.assert_close(own(rank.optimizer.state[p]["exp_avg"]).double(), m, rtol=1e-5, atol=1e-7)
+
+    def test_an_average_follows_the_weights_and_changes_places_with_them(self) -> None:
+        for changes in ({"shard": "ddp"}, {"shard": "fsdp2", "offload": True}, {"kind": "adamw8bit"}):
+            with self.subTest(**changes):
+                rank = self.rank(lora=False, average=True, precision="f32", **changes)
+                own = lambda x: getattr(x, "to_local", lambda: x)().clone()  # noqa: E731
+                for _, p in rank.trained:
+                    getattr(p.detach(), "to_local", lambda p=p: p.detach())().normal_(0.0, 0.3)
+                wanted = [own(p.detach()) for _, p in rank.trained]
+                for gain in (0.8, 0.25):
+                    for _, p in rank.trained:
+                        p.grad = torch.ones_like(p)
+                    rank.apply({"scale": 1.0, "lr": 0.1, "average": {"begins": gain == 0.8, "gain": gain}}, bytearray())
+                    wanted = [a + gain * (own(p.detach()) - a) for a, (_, p) in zip(wanted, rank.trained, strict=True)]
+                trained = [own(p.detach()) for _, p in rank.trained]
+                rank.show_average({}, bytearray())
+                for (_, p), average, weights in zip(rank.trained, wanted, trained, strict=True):
+                    torch.testing.assert_close(own(p.detach()), average)
+                    self.assertTrue(torch.equal(own(rank.average[p]), weights))
+                self.assertEqual(len(rank._parts("other")), len(rank._places("grad")))
+                rank.show_average({}, bytearray())
+                for (_, p), weights in zip(rank.trained, trained, strict=True):
+                    self.assertTrue(torch.equal(own(p.detach()), weights))
+
+    def test_noise_is_on_embeddings_of_training_passes_alone(self) -> None:
+        ids = torch.arange(8)[None]
+        plain, noisy = self.rank(lora=False, precision="f32").decoder, self.rank(lora=False, precision="f32").decoder
+        noisy.noise = 5.0
+        for decoder in (plain, noisy):
+            torch.manual_seed(1)
+            with torch.no_grad():
+                for parameter in decoder.parameters():
+                    parameter.normal_(0.0, 0.3)
+
+        def embedded(decoder: Decoder, seed: int) -> Tensor:
+            torch.manual_seed(seed)
+            found: list[Tensor] = []
+            with mock.patch.object(type(decoder.blocks[0]), "forward", lambda _self, x, *_rest: found.append(x) or x), torch.no_grad():
+                decoder(ids, ids, None)
+            return found[0]
+
+        exact = embedded(plain.train(), 1)
+        self.assertTrue(torch.equal(embedded(noisy.eval(), 1), exact))
+        noise = embedded(noisy.train(), 1) - exact
+        most = 5.0 / exact[0].numel() ** 0.5
+        self.assertLessEqual(noise.abs().max().item(), most * 1.0001)
+        self.assertGreater(noise.abs().max().item(), most * 0.9)
+        self.assertLess(noise.mean().abs().item(), most * 0.1)
+        self.assertTrue(torch.equal(embedded(noisy, 1) - exact, noise))
+        self.assertFalse(torch.equal(embedded(noisy, 2) - exact, noise))
 
     def test_a_reference_takes_new_weights_in_place(self) -> None:
         for changes in ({"shard": "ddp"}, {"shard": "fsdp2", "offload": True}):
@@ -561,45 +636,6 @@ class Meetings(unittest.TestCase):
         first.close()
         self.assertEqual(Meeting(1, 2, "127.0.0.1").listen(), 0)
         self.assertEqual(Meeting(0, 1, "127.0.0.1").listen(), 0)
-
-
-class EightBits(unittest.TestCase):
-    def test_parts_of_the_state_come_back(self) -> None:
-        p, q = (torch.nn.Parameter(torch.randn(n)) for n in (300, 7))
-
-        def rule() -> AdamW8bit:
-            return AdamW8bit([{"params": [x], "weight_decay": 0.1, "lr_scale": 1.0, "lr": 1e-2} for x in (p, q)], (0.9, 0.99), 1e-8)
-
-        one = rule()
-        for _ in range(3):
-            p.grad, q.grad = torch.randn(300), torch.randn(7)
-            one.step()
-        two = rule()
-        for name in ("mean", "mean_scales", "square", "square_scales"):
-            flat = one.part(name, [p, q])
-            self.assertEqual(len(flat), one.part_len(name, [p, q]))
-            two.set_part(name, flat, [p, q])
-            self.assertTrue(torch.equal(flat, two.part(name, [p, q])))
-        for a, b in ((one.moments[x][m].read(), two.moments[x][m].read()) for x in (p, q) for m in ("mean", "square")):
-            self.assertTrue(torch.equal(a, b))
-
-    def test_codes_are_the_nearest(self) -> None:
-        for signed in (True, False):
-            values = dynamic_map(signed)
-            self.assertEqual(len(values), 256)
-            moment = Moment(256, values)
-            moment.write(values[None])
-            self.assertEqual(moment.codes.view(-1).tolist(), list(range(256)))
-            self.assertEqual(unpack(pack(moment.codes.view(-1)), 256).tolist(), list(range(256)))
-
-    def test_small_gradients_beside_large_ones_move_no_weight_far(self) -> None:
-        p = torch.nn.Parameter(torch.zeros(4))
-        rule = AdamW8bit([{"params": [p], "weight_decay": 0.0, "lr_scale": 1.0, "lr": 1.0}], (0.9, 0.999), 1e-8)
-        for grads in ([1.0, 1e-3, 1e-4, 1e-5], [0.0] * 4):
-            before, p.grad = p.detach().clone(), torch.tensor(grads)
-            rule.step()
-            self.assertLess(float((p.detach() - before).abs().max()), 1.1)
-        self.assertEqual(rule.moments[p]["square"].codes[0, :5].tolist(), [255, 2, 1, 1, 0])
 
 
 class Frames(unittest.TestCase):

@@ -3,4 +3,4 @@
 Batches, losses, schedules, checkpoints and commands are up to the engine: every rank gets the same requests in the same order.
 """
 
-PROTOCOL = 3
+PROTOCOL = 4

@@ -47,18 +47,20 @@ def main() -> int:
 
         gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
         wire.send("ready", torch=torch.__version__, gpus=gpus, port=meeting.listen())
-        worker = Rank(wire, meeting)
+        # The model that is trained, and a separate critic of it.
+        models = {role: Rank(wire, meeting) for role in ("policy", "critic")}
         handlers = {
-            "build": worker.build,
-            "load": worker.load,
-            "save": worker.save,
-            "reference": worker.reference_here,
-            "teacher": worker.teacher_here,
-            "read": worker.read,
-            "forward": worker.forward,
-            "backward": worker.backward,
-            "norm": worker.norm,
-            "apply": worker.apply,
+            "build": Rank.build,
+            "load": Rank.load,
+            "save": Rank.save,
+            "reference": Rank.reference_here,
+            "teacher": Rank.teacher_here,
+            "read": Rank.read,
+            "forward": Rank.forward,
+            "backward": Rank.backward,
+            "norm": Rank.norm,
+            "apply": Rank.apply,
+            "average": Rank.show_average,
         }
         while True:
             beat.phase = "waiting"
@@ -66,7 +68,7 @@ def main() -> int:
             if ask["type"] == "stop":
                 break
             beat.phase = ask["type"]
-            answer = handlers[ask["type"]](ask, payload)
+            answer = handlers[ask["type"]](models[ask["role"]], ask, payload)
             wire.send("done", answer.pop("payload", b""), **answer)
     except Gone:
         return guard.EXIT_ORPHANED

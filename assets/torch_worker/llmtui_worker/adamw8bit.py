@@ -1,12 +1,19 @@
 """AdamW with 8-bit moments (Dettmers et al. 2021, arXiv 2110.02861), in the blocks and codes of the engine's own rule: checkpoints
-move between the two bit by bit."""
+move between the two bit by bit.
+
+Shards of a tensor end within blocks. So of a tensor in shards each rank has the moments of a run of whole blocks: for an update the
+gradient is gathered, each rank computes the change of its blocks, and these are gathered. Experts lie whole on one rank, which has their
+blocks.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 # Values that share a scale.
 BLOCK = 256
@@ -27,15 +34,45 @@ def dynamic_map(signed: bool) -> Tensor:
     return torch.tensor(values, dtype=torch.float64).float().sort().values
 
 
-class Moment:
-    """A moment of one tensor: a code for each value, a scale for each block of them."""
+class Share(NamedTuple):
+    """The blocks begin to end of a tensor of `count` values are this rank's; if it is parted, other ranks have the rest."""
 
-    def __init__(self, count: int, values: Tensor) -> None:
+    count: int
+    begin: int
+    end: int
+    parted: bool = False
+
+    @staticmethod
+    def of(p: Tensor) -> Share:
+        blocks = -(-p.numel() // BLOCK)
+        if not isinstance(p, DTensor):
+            return Share(p.numel(), 0, blocks)
+        each = -(-blocks // p.device_mesh.size())
+        begin = min(p.device_mesh.get_local_rank() * each, blocks)
+        return Share(p.numel(), begin, min(begin + each, blocks), True)
+
+    @staticmethod
+    def whole(count: int, *, here: bool) -> Share:
+        """Of a tensor that lies whole on one of the ranks."""
+        return Share(count, 0, -(-count // BLOCK) if here else 0, True)
+
+    def of_all(self, blocks: Tensor) -> Tensor:
+        """The blocks of all ranks, of this rank's (blocks, …)."""
+        if not self.parted:
+            return blocks
+        found = blocks.new_zeros(-(-self.count // BLOCK), *blocks.shape[1:])
+        found[self.begin : self.end] = blocks
+        dist.all_reduce(found)
+        return found
+
+
+class Moment:
+    """A moment of this rank's blocks of a tensor: a code for each value, a scale for each block of them."""
+
+    def __init__(self, blocks: int, values: Tensor) -> None:
         self.values = values
         self.middles = (values[:-1] + values[1:]) / 2.0
         zero = int((values == 0).nonzero()[0, 0])
-        blocks = -(-count // BLOCK)
-        self.count = count
         self.codes = torch.full((blocks, BLOCK), zero, dtype=torch.uint8, device=values.device)
         self.scales = torch.zeros(blocks, device=values.device)
 
@@ -54,15 +91,20 @@ class Moment:
 class AdamW8bit:
     """The part of torch.optim's interface that a rank uses."""
 
-    def __init__(self, groups: list[dict[str, Any]], betas: tuple[float, float], eps: float) -> None:
+    def __init__(
+        self, groups: list[dict[str, Any]], betas: tuple[float, float], eps: float, shares: dict[nn.Parameter, Share] | None = None
+    ) -> None:
+        """`shares`: of parameters that are not what they seem."""
         self.param_groups = groups
+        self.shares: dict[nn.Parameter, Share] = {p: Share.of(p) for group in groups for p in group["params"]} | (shares or {})
         self.betas, self.eps = betas, eps
         self.steps = 0
         self.moments: dict[nn.Parameter, dict[str, Moment]] = {}
         for group in groups:
             for p in group["params"]:
                 maps = {"mean": dynamic_map(True).to(p.device), "square": dynamic_map(False).to(p.device)}
-                self.moments[p] = {name: Moment(p.numel(), values) for name, values in maps.items()}
+                share = self.shares[p]
+                self.moments[p] = {name: Moment(share.end - share.begin, values) for name, values in maps.items()}
 
     @torch.no_grad()
     def step(self) -> None:
@@ -74,41 +116,58 @@ class AdamW8bit:
             for p in group["params"]:
                 if p.grad is None:
                     continue
-                moments = self.moments[p]
-                g, w = blocks_of(p.grad), p.view(-1)
+                moments, share = self.moments[p], self.shares[p]
+                grad, own = (p.grad.full_tensor(), p.to_local()) if isinstance(p, DTensor) and isinstance(p.grad, DTensor) else (p.grad, p)
+                g, w = blocks_of(grad)[share.begin : share.end], own.view(-1)
+                del grad
                 mean, square = moments["mean"].read(), moments["square"].read()
                 mean += (g - mean) * (1.0 - beta1)
                 square = square * beta2 + g * g * (1.0 - beta2)
                 change = mean / (square.sqrt() * root + self.eps)
-                w.mul_(1.0 - lr * group["weight_decay"]).sub_(change.view(-1)[: w.numel()] * (lr / (1.0 - beta1**steps)))
+                change = of_shard(change, p) if isinstance(p, DTensor) else change.view(-1)[: w.numel()]
+                w.mul_(1.0 - lr * group["weight_decay"]).sub_(change * (lr / (1.0 - beta1**steps)))
                 moments["mean"].write(mean)
                 moments["square"].write(square)
 
     def part(self, name: str, parameters: list[nn.Parameter]) -> Tensor:
-        """A part of the state as the engine keeps it: one flat buffer over these parameters."""
+        """A part of the state as the engine keeps it: one flat buffer over these parameters. All ranks take part."""
         moment = name.removesuffix("_scales")
-        of = [self.moments[p][moment] for p in parameters]
+        of = [(self.shares[p], self.moments[p][moment]) for p in parameters]
         if name != moment:
-            return torch.cat([m.scales for m in of]).float().cpu()
-        return pack(torch.cat([m.codes.view(-1)[: m.count] for m in of]).cpu())
+            return torch.cat([share.of_all(m.scales).cpu() for share, m in of]).float()
+        return pack(torch.cat([share.of_all(m.codes).view(-1)[: share.count].cpu() for share, m in of]))
 
     def part_len(self, name: str, parameters: list[nn.Parameter]) -> int:
         if name.endswith("_scales"):
-            return sum(self.moments[p]["mean"].scales.numel() for p in parameters)
-        return -(-sum(p.numel() for p in parameters) // PACKED)
+            return sum(-(-self.shares[p].count // BLOCK) for p in parameters)
+        return -(-sum(self.shares[p].count for p in parameters) // PACKED)
 
     def set_part(self, name: str, flat: Tensor, parameters: list[nn.Parameter]) -> None:
         moment, at = name.removesuffix("_scales"), 0
-        codes = None if name != moment else unpack(flat, sum(p.numel() for p in parameters))
+        codes = None if name != moment else unpack(flat, sum(self.shares[p].count for p in parameters))
         for p in parameters:
-            m = self.moments[p][moment]
+            m, (count, begin, end, _) = self.moments[p][moment], self.shares[p]
             if codes is None:
-                count = m.scales.numel()
-                m.scales = flat[at : at + count].to(p.device, torch.float32, copy=True)
+                m.scales = flat[at + begin : at + end].to(p.device, torch.float32, copy=True)
+                at += -(-count // BLOCK)
             else:
-                count = m.count
-                m.codes.view(-1)[:count] = codes[at : at + count].to(p.device)
-            at += count
+                own = codes[at : at + count][begin * BLOCK : end * BLOCK]
+                m.codes.view(-1)[: len(own)] = own.to(p.device)
+                at += count
+
+
+def of_shard(change: Tensor, p: DTensor) -> Tensor:
+    """Of all ranks' changes of blocks (blocks, BLOCK) what falls on this rank's shard of p, flat."""
+    mesh = p.device_mesh
+    each = -(-(-(-p.numel() // BLOCK)) // mesh.size())
+    own = change.new_zeros(each, BLOCK)
+    own[: len(change)] = change
+    found = change.new_empty(mesh.size() * each, BLOCK)
+    dist.all_gather_into_tensor(found, own, group=mesh.get_group())
+    rows = found.view(-1)[: p.numel()].view(p.shape)
+    # Shards of rows are as large as the first, but for the last ones.
+    first = mesh.get_local_rank() * -(-p.shape[0] // mesh.size())
+    return rows[first : first + len(p.to_local())].reshape(-1)
 
 
 def blocks_of(x: Tensor) -> Tensor:

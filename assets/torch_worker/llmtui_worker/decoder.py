@@ -167,6 +167,9 @@ class Decoder(nn.Module):
         slopes = model["slopes"]
         self.slopes = None if slopes is None else torch.tensor(slopes, dtype=torch.float32, device=device)
         self.recompute = model["recompute"]
+        # The z-loss, and the size of the noise on embeddings (NEFTune, Jain et al. 2023, arXiv 2310.05914), both in training alone; 0 is off.
+        self.z_loss: float = model.get("z_loss", 0.0)
+        self.noise: float = model.get("embedding_noise", 0.0)
         self.waves: Tensor | None = None
         if model["waves"]:
             at = torch.arange(self.shape["seq_len"], dtype=torch.float64)[:, None]
@@ -220,7 +223,7 @@ class Decoder(nn.Module):
             cap = cap / temperature
         flat_c = None if c is None else c.reshape(-1)
         found = (
-            Head.apply(flat, self._head(), goal, cap, flat_c)
+            Head.apply(flat, self._head(), goal, cap, flat_c, self.z_loss)
             if beside is None
             else Distilled.apply(flat, self._head(), goal, cap, flat_c, beside)
         )
@@ -255,6 +258,9 @@ class Decoder(nn.Module):
         positions = torch.arange(length, device=inputs.device)[None]
         at = positions if first is None else positions - first
         x = self._embedded(inputs, at)
+        if self.noise and self.training:
+            # Uniform within ± noise / √(T D).
+            x = x + torch.empty_like(x).uniform_(-1.0, 1.0) * (self.noise / x[0].numel() ** 0.5)
         if self.config["dropout"]:
             x = F.dropout(x, self.config["dropout"], self.training)
         ropes = self._rope(at, length)

@@ -99,17 +99,26 @@ def of_experts(x: Tensor, y: Tensor, groups: Groups) -> Tensor:
 
 
 class Bank(nn.Module):
-    """One matrix of each expert, stacked (experts, out, in), and their biases (experts, out)."""
+    """One matrix of each expert, stacked (experts, out, in), their biases (experts, out), and LoRA's A and B of all (`Factors`)."""
 
-    def __init__(self, table: Table, names: list[list[str]], device: torch.device) -> None:
-        """`names`: of each expert's matrices with the same input, whose outputs lie side by side."""
+    def __init__(self, table: Table, names: list[list[str]], adapted: str, scales: dict[str, float], device: torch.device) -> None:
+        """`names`: of each expert's matrices with the same input, whose outputs lie side by side; `adapted`: the name of all."""
         super().__init__()
         self.table = table
         weights, biases = ([[f"{name}.{kind}" for name in own] for own in names] for kind in ("weight", "bias"))
         self.weight = table.stack(weights, device)
         self.bias = table.stack(biases, device) if table.has(biases[0][0]) else None
+        self.a = self.b = None
+        self.scale = 1.0
+        if table.has(f"{adapted}.lora_A.weight"):
+            self.a, self.b = (table.take(f"{adapted}.lora_{part}.weight", device) for part in "AB")
+            self.scale = scales[adapted]
         self.rounded: Tensor | None = None
         self.version: tuple[int, int] | None = None
+
+    def sides(self) -> list[int]:
+        """The widths of its matmuls."""
+        return [*self.weight.shape[1:], *([] if self.b is None else self.b.shape[1:])]
 
     def like(self, dtype: torch.dtype, weight: Tensor) -> Tensor:
         """The weights in a dtype. Without shards they are cast once per update, into the same buffer."""
@@ -127,23 +136,61 @@ class Bank(nn.Module):
         return self.rounded
 
 
+class Factors(NamedTuple):
+    """LoRA's factors of one matrix of each expert: a (experts, rank, in), b (experts, out, rank); y += scale · b (a x)."""
+
+    a: Tensor
+    b: Tensor
+    scale: float
+
+    @staticmethod
+    def of(a: Tensor | None, b: Tensor | None, bank: Bank, dtype: torch.dtype) -> Factors | None:
+        """Of the engine's tensors: the factors of all experts, one below the other, (experts · rank, in) and (experts · out, rank)."""
+        if a is None or b is None:
+            return None
+        n = len(bank.weight)
+        return Factors(a.to(dtype).unflatten(0, (n, -1)), b.to(dtype).unflatten(0, (n, -1)), bank.scale)
+
+    def add(self, y: Tensor, x: Tensor, groups: Groups) -> None:
+        """x (places, in), y (places, out)."""
+        y.add_(by_expert(by_expert(x, self.a.mT, groups), self.b.mT, groups), alpha=self.scale)
+
+    def back(self, dy: Tensor, groups: Groups) -> Tensor:
+        """dy (places, out) → the gradient of a x, (places, rank)."""
+        return by_expert(dy, self.b, groups) * self.scale
+
+    def gradients(self, x: Tensor, dy: Tensor, of_low: Tensor, groups: Groups) -> tuple[Tensor, Tensor]:
+        """As the engine's tensors; x (places, in), dy (places, out), of_low (places, rank)."""
+        of_b = of_experts(dy, by_expert(x, self.a.mT, groups), groups) * self.scale
+        return of_experts(of_low, x, groups).flatten(0, 1), of_b.flatten(0, 1)
+
+
 class Mixed(torch.autograd.Function):
     """Σ gate · down(act(wide(x))) over the experts of each token: x (N, D) and gates (N, top_k) → (N, D) in f32.
 
     Keeps x, gates and what the first matrices give, (places, width). The gradient of a gate is (downᵀ dy) · act: what the second matrices
-    give is neither kept nor computed again.
+    give is neither kept nor computed again. Parameters: weight and bias of wide and down, then LoRA's A and B of both.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, gates: Tensor, of: Experts, groups: Groups, *parameters: Tensor | None) -> Tensor:
-        wide_w, wide_b, down_w, down_b = parameters
+        wide_w, wide_b, down_w, down_b, *factors = parameters
         assert wide_w is not None and down_w is not None
-        wide = by_expert(x[groups.tokens], of.wide.like(x.dtype, wide_w).mT, groups)
+        of_wide, of_down = Factors.of(*factors[:2], of.wide, x.dtype), Factors.of(*factors[2:], of.down, x.dtype)
+        each = x[groups.tokens]
+        wide = by_expert(each, of.wide.like(x.dtype, wide_w).mT, groups)
         if wide_b is not None:
             wide += spread(wide_b, groups).to(wide.dtype)
-        out = by_expert(of.act(wide), of.down.like(x.dtype, down_w).mT, groups)
+        if of_wide is not None:
+            of_wide.add(wide, each, groups)
+        del each
+        active = of.act(wide)
+        out = by_expert(active, of.down.like(x.dtype, down_w).mT, groups)
         if down_b is not None:
             out += spread(down_b, groups).to(out.dtype)
+        if of_down is not None:
+            of_down.add(out, active, groups)
+        del active
         y = torch.zeros(x.shape, device=x.device)
         for choice in range(gates.shape[1]):
             y.addcmul_(out[groups.places[:, choice]], gates[:, choice, None])
@@ -154,21 +201,27 @@ class Mixed(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, gates, wide, wide_w, wide_b, down_w, down_b, tokens, places, order, ends = ctx.saved_tensors
-        of, groups, needs = ctx.of, Groups(tokens, places, order, ends, ctx.sizes), ctx.needs_input_grad
+        x, gates, wide, wide_w, wide_b, down_w, down_b, wide_a, wide_low, down_a, down_low, *places = ctx.saved_tensors
+        of, groups, needs = ctx.of, Groups(*places, ctx.sizes), ctx.needs_input_grad
+        on_wide, on_down = Factors.of(wide_a, wide_low, of.wide, x.dtype), Factors.of(down_a, down_low, of.down, x.dtype)
         dy = grad.to(x.dtype)[groups.tokens]
         gate = gates.reshape(-1)[groups.order][:, None]
         with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
             wide = wide.requires_grad_()
             active = of.act(wide)
         low = by_expert(dy, of.down.like(x.dtype, down_w), groups)
+        found: list[Tensor | None] = [None] * 8
+        if on_down is not None:
+            of_low = on_down.back(dy, groups)
+            low += by_expert(of_low, on_down.a, groups)
+            if needs[10]:
+                found[6], found[7] = on_down.gradients(active.detach(), (dy * gate).to(x.dtype), (of_low * gate).to(x.dtype), groups)
         of_gate = (low.float() * active.detach().float()).sum(-1)
         if down_b is not None:
             of_gate += (dy.float() * spread(down_b, groups)).sum(-1)
         of_gates = of_gate[groups.places] if needs[1] else None
         (of_wide,) = torch.autograd.grad(active, wide, (low * gate).to(x.dtype))
         del low
-        found: list[Tensor | None] = [None] * 4
         if needs[6]:
             found[2] = of_experts(dy, (active.detach() * gate).to(x.dtype), groups)
         if needs[7]:
@@ -180,6 +233,13 @@ class Mixed(torch.autograd.Function):
         of_x = None
         if needs[0]:
             by_place = by_expert(of_wide, of.wide.like(x.dtype, wide_w), groups)
+        if on_wide is not None:
+            of_low = on_wide.back(of_wide, groups)
+            if needs[0]:
+                by_place += by_expert(of_low, on_wide.a, groups)
+            if needs[8]:
+                found[4], found[5] = on_wide.gradients(x[groups.tokens], of_wide, of_low, groups)
+        if needs[0]:
             sums = torch.zeros(x.shape, device=x.device)
             for choice in range(gates.shape[1]):
                 sums += by_place[groups.places[:, choice]]
@@ -326,8 +386,11 @@ class Experts(nn.Module):
         gated = table.has(f"{at}.experts.0.gate_proj.weight")
         wide = ["gate_proj", "up_proj"] if gated else ["up_proj"]
         each = [f"{at}.experts.{e}" for e in range(moe["n_expert"])]
-        self.wide = Bank(table, [[f"{name}.{part}" for part in wide] for name in each], device)
-        self.down = Bank(table, [[f"{name}.down_proj"] for name in each], device)
+        scales, all_of_them = model["adapter"]["scales"], f"{at}.experts"
+        # The names of PEFT's target_parameters.
+        stacked = f"{all_of_them}.gate_up_proj" if gated else f"{all_of_them}.up_proj"
+        self.wide = Bank(table, [[f"{name}.{part}" for part in wide] for name in each], stacked, scales, device)
+        self.down = Bank(table, [[f"{name}.down_proj"] for name in each], f"{all_of_them}.down_proj", scales, device)
         self.shared_wide = self.shared_down = self.shared_gate = None
         shared = f"{at}.shared_expert"
         if table.has(f"{shared}.down_proj.weight"):
@@ -343,7 +406,7 @@ class Experts(nn.Module):
 
     def on_host(self, dtype: torch.dtype, device: torch.device) -> bool:
         """Whether the sizes of groups must be known on the host."""
-        sides = (*self.wide.weight.shape[1:], *self.down.weight.shape[1:])
+        sides = self.wide.sides() + self.down.sides()
         # The kernel reads 16 bytes at once.
         return not (dtype == torch.bfloat16 and all(side % 8 == 0 for side in sides) and kernel_runs(device))
 
@@ -362,7 +425,8 @@ class Experts(nn.Module):
             gates = self.router.gates(scores, chosen)
             groups = Groups.of(chosen, self.balance.n_expert, on_host=self.on_host(dtype, h.device))
             parameters = self.wide.weight, self.wide.bias, self.down.weight, self.down.bias
-            y: Tensor = Mixed.apply(flat.to(dtype), gates, self, groups, *parameters)
+            factors = (self.wide.a, self.wide.b, self.down.a, self.down.b) if adapters else (None,) * 4
+            y: Tensor = Mixed.apply(flat.to(dtype), gates, self, groups, *parameters, *factors)
         if self.shared_wide is not None and self.shared_down is not None:
             out = self.shared_down(self.act(self.shared_wide(flat, adapters)), adapters)
             if self.shared_gate is not None:

@@ -2,6 +2,8 @@
 vocabulary): they are computed in chunks, read a few times instead of the composite's twenty, and their gradient is written by hand.
 
 With logits z, p = softmax z, entropy H = -Σ p log p, target t:  ∂ log p_t / ∂z_j = δ_jt - p_j  and  ∂H / ∂z_j = -p_j (log p_j + H).
+PaLM's z-loss (Chowdhery et al. 2022, arXiv 2204.02311) adds ζ Σ w · lse² to a loss -Σ w · log p_t, with lse = log Σ exp z:
+∂ lse² / ∂z_j = 2 lse p_j.
 """
 
 from __future__ import annotations
@@ -50,13 +52,17 @@ def forward(raw: Tensor, goal: Tensor, cap: float | None) -> Stats:
     return Stats(wanted - log_total, log_total - mean, (best == goal).float(), most + log_total, powers, total)
 
 
-def gradient(raw: Tensor, it: Stats, goal: Tensor, cap: float | None, of_logp: Tensor, of_entropy: Tensor | None) -> Tensor:
+def gradient(
+    raw: Tensor, it: Stats, goal: Tensor, cap: float | None, of_logp: Tensor, of_entropy: Tensor | None, zeta: float = 0.0
+) -> Tensor:
     """The gradient with respect to raw logits (N, V), in their dtype. Consumes the buffers in `it`."""
     powers, total = it.powers, it.total
     if powers is None or total is None:
         powers, total = (capped(raw, cap) - it.lse[:, None]).exp_(), torch.ones_like(it.lse)
     found = torch.empty_like(raw)
     if of_entropy is None:
+        if zeta:
+            powers.mul_((1.0 + 2.0 * zeta * it.lse)[:, None])
         powers.scatter_add_(-1, goal[:, None], -total[:, None])
         torch.mul(powers, (-of_logp / total)[:, None], out=found)
     else:
@@ -78,12 +84,15 @@ def fused_forward(raw: Tensor, goal: Tensor, cap: float | None) -> Stats:
     return Stats(logp, entropy, (z.argmax(-1) == goal).float(), lse, None, None)
 
 
-def fused_gradient(raw: Tensor, it: Stats, goal: Tensor, cap: float | None, of_logp: Tensor, of_entropy: Tensor | None) -> Tensor:
+def fused_gradient(
+    raw: Tensor, it: Stats, goal: Tensor, cap: float | None, of_logp: Tensor, of_entropy: Tensor | None, zeta: float = 0.0
+) -> Tensor:
     """As `gradient`, for torch.compile: recomputes the probabilities."""
     logp = capped(raw, cap).float() - it.lse[:, None]
     p = logp.exp()
     tokens = torch.arange(raw.shape[-1], device=raw.device)
-    found = torch.where(tokens == goal[:, None], of_logp[:, None], 0.0) - p * of_logp[:, None]
+    spread = of_logp * (1.0 + 2.0 * zeta * it.lse) if zeta else of_logp
+    found = torch.where(tokens == goal[:, None], of_logp[:, None], 0.0) - p * spread[:, None]
     if of_entropy is not None:
         found = found - p * of_entropy[:, None] * (logp + it.entropy[:, None])
     if cap is not None:
@@ -129,8 +138,8 @@ class Sums:
 class Head(torch.autograd.Function):
     """(log-probability of the target, entropy, top-1 or not) of hidden states (N, D) under a head (V, D), (N,) each, and Σ c · logp.
 
-    With coefficients c (N,) only that sum has a gradient, which the forward pass computes along with it: logits are computed once. Without
-    them logits are recomputed for the gradient, unless they are one chunk.
+    With coefficients c (N,) only that sum has a gradient, which the forward pass computes along with it, and with it that of a z-loss: logits
+    are computed once. Without them logits are recomputed for the gradient, unless they are one chunk.
     """
 
     of_logits = staticmethod(forward)
@@ -144,7 +153,7 @@ class Head(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, goal: Tensor, cap: float | None, c: Tensor | None
+        ctx: Any, hidden: Tensor, weight: Tensor, goal: Tensor, cap: float | None, c: Tensor | None, zeta: float = 0.0
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         ctx.set_materialize_grads(False)
         needs = ctx.needs_input_grad[:2]
@@ -157,7 +166,7 @@ class Head(torch.autograd.Function):
                 raw = chunks.raw(chunk)
                 it = Head.of_logits(raw, goal[chunk], cap)
                 if sums is not None and c is not None:
-                    sums.add(chunk, Head.gradient(raw, it, goal[chunk], cap, c[chunk], None))
+                    sums.add(chunk, Head.gradient(raw, it, goal[chunk], cap, c[chunk], None, zeta))
                 elif chunks.size >= len(hidden):
                     kept = (raw, it)
                 found.append((it.logp, it.entropy, it.top1, it.lse))
@@ -173,7 +182,7 @@ class Head(torch.autograd.Function):
         ctx: Any, of_logp: Tensor | None, of_entropy: Tensor | None, _top1: None, of_total: Tensor | None
     ) -> tuple[Tensor | None, ...]:
         if ctx.sums is not None:
-            return *ctx.sums.times(0.0 if of_total is None else of_total), None, None, None
+            return *ctx.sums.times(0.0 if of_total is None else of_total), None, None, None, None
         goal, lse, entropy = ctx.saved_tensors
         of_logp = torch.zeros_like(lse) if of_logp is None else of_logp
         sums = Sums(ctx.chunks, *ctx.needs_input_grad[:2])
@@ -183,4 +192,4 @@ class Head(torch.autograd.Function):
             else:
                 raw, it = ctx.kept
             sums.add(chunk, Head.gradient(raw, it, goal[chunk], ctx.cap, of_logp[chunk], None if of_entropy is None else of_entropy[chunk]))
-        return *sums.times(1.0), None, None, None
+        return *sums.times(1.0), None, None, None, None

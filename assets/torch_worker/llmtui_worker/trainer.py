@@ -1,4 +1,4 @@
-"""One rank: its part of every batch, gradients summed over ranks, the update, weights in and out."""
+"""One model on a rank: its part of every batch, gradients summed over ranks, the update, weights in and out."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from torch.distributed.fsdp import CPUOffloadPolicy, OffloadPolicy, fully_shard,
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from .adamw8bit import AdamW8bit
+from .adamw8bit import AdamW8bit, Share
 from .attention import Packed
 from .decoder import Decoder
 from .distill import Beside
 from .graphs import Graphs, rows_for
+from .lion import Lion
 from .meeting import Meeting
 from .muon import Matrices, Muon
 from .texts import Texts
@@ -38,6 +39,11 @@ def resident() -> int:
     except OSError:
         return 0
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def own(x: Tensor) -> Tensor:
+    """This rank's shard of a tensor, or all of it."""
+    return x.to_local() if isinstance(x, DTensor) else x
 
 
 def raw(x: Tensor) -> memoryview:
@@ -82,12 +88,14 @@ class Rank:
         self.reference: Decoder | None = None
         # What a distillation learns from.
         self.teacher: Decoder | None = None
-        self.optimizer: torch.optim.AdamW | AdamW8bit | Muon
+        self.optimizer: torch.optim.AdamW | AdamW8bit | Lion | Muon
+        # The average of the weights, if there is one; while that is in the model, the trained weights.
+        self.average: dict[nn.Parameter, Tensor] = {}
         self.trained: list[tuple[dict[str, Any], nn.Parameter]] = []
         # With 8-bit moments, whose blocks end with each tensor of the engine: these tensors, in the order of the flat buffers, and those
         # that are parts of a parameter.
         self.in_order: list[nn.Parameter] = []
-        self.views: list[tuple[nn.Parameter, tuple[int, slice], nn.Parameter]] = []
+        self.views: list[tuple[nn.Parameter, tuple[int, slice] | None, nn.Parameter]] = []
         # The rate of experts' biases; 0 without any.
         self.bias_rate = 0.0
         # Of the last pass whose gradient is to come: log-probabilities, entropies, and values of a value head.
@@ -137,16 +145,21 @@ class Rank:
         self.trained = [(infos[name], parameter) for name, parameter in made.items() if infos[name]["grad"] is not None]
         balancing = self.shape["config"]["moe"]["balancing"] if self.decoder.experts else {}
         self.bias_rate = balancing.get("bias", {}).get("rate", 0.0)
-        updated = self.trained
+        if ask["average"]:
+            self.average = {parameter: torch.zeros_like(parameter.detach()) for _, parameter in self.trained}
+        updated, shares = self.trained, {}
         if ask["optimizer"]["kind"] == "adamw8bit":
-            updated = self._by_name()
+            updated, shares = self._by_name()
             self.in_order = [parameter for _, parameter in updated]
         orthogonal = ask["optimizer"]["kind"] == "muon"
         groups = grouped([(info, p) for info, p in updated if not (orthogonal and info["blocks"])])
         settings = ask["optimizer"]
-        betas, eps = (settings["beta1"], settings["beta2"]), settings["eps"]
+        betas, eps = (settings["beta1"], settings["beta2"]), settings.get("eps", 0.0)
         if settings["kind"] == "adamw8bit":
-            self.optimizer = AdamW8bit(groups, betas, eps)
+            self.optimizer = AdamW8bit(groups, betas, eps, shares)
+            return answer
+        if settings["kind"] == "lion":
+            self.optimizer = Lion(groups, *betas)
             return answer
         # One kernel per group; on a CPU too, so that both take the same path.
         fused = self.device.type == "cpu" or not self.offloaded
@@ -195,15 +208,26 @@ class Rank:
             decoder.table.made = {name: new[module] for name, module in modules.items()}
         return decoder
 
-    def _by_name(self) -> list[tuple[dict[str, Any], nn.Parameter]]:
-        """The trainable parameters as the engine names them, in the order of the flat buffers: parts of stacked ones are views."""
-        found = []
+    def _by_name(self) -> tuple[list[tuple[dict[str, Any], nn.Parameter]], dict[nn.Parameter, Share]]:
+        """The trainable parameters as the engine names them, in the order of the flat buffers: parts of stacked ones are views, empty where
+        another rank has that expert."""
+        found, shares = [], {}
         for info, parameter, part in self._places("grad"):
             if part is not None:
-                whole, parameter = parameter, nn.Parameter(parameter.detach()[part])
-                self.views.append((whole, part, parameter))
+                whole, local, at = parameter, own(parameter.detach()), self._here(parameter, part)
+                parameter = nn.Parameter(local.new_empty(0) if at is None else local[at])
+                self.views.append((whole, at, parameter))
+                if isinstance(whole, DTensor):
+                    shares[parameter] = Share.whole(torch.Size(info["shape"]).numel(), here=at is not None)
             found.append((info, parameter))
-        return found
+        return found, shares
+
+    def _here(self, whole: Tensor, part: tuple[int, slice]) -> tuple[int, slice] | None:
+        """Where a part of a stacked parameter lies in this rank's share of it, which has some of them, in order."""
+        if not isinstance(whole, DTensor):
+            return part
+        at = part[0] - self.rank * -(-len(whole) // self.world)
+        return (at, part[1]) if 0 <= at < len(whole.to_local()) else None
 
     def _places(self, buffer: str, decoder: Decoder | None = None) -> list[tuple[dict[str, Any], nn.Parameter, tuple[int, slice] | None]]:
         """The engine's tensors in the order of a flat buffer (`offset` or `grad`), each with its parameter, or that of which it is a part."""
@@ -220,7 +244,10 @@ class Rank:
         places = self._places("offset" if part == "weights" else "grad")
         if part == "square" and isinstance(self.optimizer, Muon):
             places = [place for place in places if not place[0]["blocks"]]
-        tensors = {id(p): p.detach() if of_weights else state[p][ADAMW[part]] for _, p, _ in places}
+        if part == "other":
+            tensors = {id(p): self.average[p] for _, p, _ in places}
+        else:
+            tensors = {id(p): p.detach() if of_weights else state[p][ADAMW[part]] for _, p, _ in places}
         return [(info["shape"], tensors[id(p)], of) for info, p, of in places]
 
     def load(self, ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
@@ -228,7 +255,9 @@ class Rank:
         alone, as those of a reference that moves, leave it."""
         rest, part = bytearray(), ask["part"]
         of_weights = part in ("weights", "teacher")
-        if isinstance(self.optimizer, AdamW8bit):
+        if part == "other":
+            pass
+        elif isinstance(self.optimizer, AdamW8bit):
             if not of_weights:
                 self.optimizer.steps = ask["steps"]
                 parameters = self.in_order
@@ -245,11 +274,9 @@ class Rank:
         for shape, tensor, of in self._parts(part):
             whole = self._receive(rest, part, torch.Size(shape))
             if of is not None:
-                # A rank has the shards of some of them, in order.
-                first = self.rank * -(-len(tensor) // self.world) if isinstance(tensor, DTensor) else 0
-                local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
-                if first <= of[0] < first + len(local):
-                    local[of[0] - first, of[1]].copy_(whole)
+                at = self._here(tensor, of)
+                if at is not None:
+                    own(tensor)[at].copy_(whole)
             elif isinstance(tensor, DTensor):
                 mesh, placements = tensor.device_mesh, tensor.placements
                 local = torch.distributed.tensor.distribute_tensor(whole, mesh, placements, src_data_rank=None)
@@ -285,8 +312,8 @@ class Rank:
     def save(self, ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
         """Sends a flat buffer to the engine, in pieces from rank 0."""
         part = ask["part"]
-        if isinstance(self.optimizer, AdamW8bit) and part not in ("weights", "trained"):
-            tensors: Iterable[Tensor] = [self.optimizer.part(part, self.in_order)] if self.rank == 0 else []
+        if isinstance(self.optimizer, AdamW8bit) and part not in ("weights", "trained", "other"):
+            tensors: Iterable[Tensor] = [self.optimizer.part(part, self.in_order)] if self.rank == 0 or self.sharded else []
         else:
             tensors = self._whole(self._parts(part))
         # Pinned memory for copies from the GPU, sent when it is full.
@@ -332,11 +359,8 @@ class Rank:
         self._as_shards(self.reference)
         self._as_shards(self.decoder)
         with torch.no_grad():
-            for to, own in zip(self.reference.parameters(), self.decoder.parameters(), strict=True):
-                if isinstance(to, DTensor) and isinstance(own, DTensor):
-                    to.to_local().copy_(own.to_local())
-                else:
-                    to.copy_(own)
+            for to, of in zip(self.reference.parameters(), self.decoder.parameters(), strict=True):
+                own(to).copy_(own(of))
         self.reference.changed()
         return {}
 
@@ -519,19 +543,38 @@ class Rank:
         loads = b"" if balance is None or self.rank != 0 else raw(balance.step.float().cpu())
         return {"norm": repr(float(total)), "payload": loads}
 
+    @torch.no_grad()
     def apply(self, ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
-        """One update with gradients times `scale`."""
+        """One update with gradients times `scale`, and what it adds to an average of the weights: a += gain · (w - a)."""
+        average = ask["average"]
+        if average is not None and average["begins"]:
+            for parameter, mean in self.average.items():
+                mean.copy_(parameter)
         if ask["scale"] != 1.0:
             torch._foreach_mul_([p.grad for _, p in self.trained if p.grad is not None], ask["scale"])
         for group in self.optimizer.param_groups:
             group["lr"] = ask["lr"] * group["lr_scale"]
         for whole, part, view in self.views:
-            view.grad = None if whole.grad is None else whole.grad[part]
+            view.grad = None if whole.grad is None or part is None else own(whole.grad)[part]
         self.optimizer.step()
         for experts in self.decoder.experts:
             experts.move_bias(self.bias_rate)
+        if average is not None:
+            for parameter, mean in self.average.items():
+                mean.lerp_(parameter, average["gain"])
         self.decoder.changed()
         return {"memory": self.memory()}
+
+    @torch.no_grad()
+    def show_average(self, _ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
+        """Exchanges the weights and their average."""
+        self._as_shards(self.decoder)
+        for parameter, other in self.average.items():
+            trained = parameter.detach().clone()
+            parameter.copy_(other)
+            other.copy_(trained)
+        self.decoder.changed()
+        return {}
 
     def memory(self) -> dict[str, int]:
         """Bytes: of the GPU as a whole, of PyTorch's allocator on it, and of this process in main memory."""

@@ -6,6 +6,7 @@ use super::checkpoint::error::CheckpointError;
 use super::checkpoint::flat;
 use super::finite::{held_are_finite, state_is_finite};
 use super::optimizer::{release, update_rule};
+use super::remote::{Remote, ScoringWeights};
 use super::roles::set;
 use super::start_weights::{arithmetic, critic_source};
 use super::update::{At, Gradients, Rates, apply, gradients};
@@ -16,7 +17,7 @@ use crate::methods::ppo::{
 };
 use crate::methods::tokens;
 use crate::nn::{HeadKind, Model, Params};
-use crate::optim::UpdateRule;
+use crate::optim::{UpdateRule, clip_scale};
 use crate::spec::RunSpec;
 use std::io;
 use std::path::Path;
@@ -55,6 +56,11 @@ impl Critic {
         }))
     }
 
+    /// Its model: with ranks elsewhere the engine's copy.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
     /// The parameters of its model.
     pub fn params(&self) -> &Params {
         self.model.params()
@@ -87,12 +93,31 @@ impl Critic {
         Ok(())
     }
 
+    /// Brings weights and moments here, where ranks have newer ones.
+    ///
+    /// # Errors
+    /// The ranks are gone.
+    pub fn take_from_ranks(&mut self, remote: &mut Remote) -> candle_core::Result<()> {
+        remote.for_critic(|remote| remote.pull(&mut self.model, &mut *self.optimizer))
+    }
+
     /// Writes its value for every token into the rollout.
     ///
     /// # Errors
-    /// A batch that it refuses.
-    pub fn add_values(&mut self, batch: &mut Batch) -> Result<(), EngineError> {
-        let out = self.model.score(&tokens(batch))?;
+    /// A batch that it refuses; ranks that are gone.
+    pub fn add_values(
+        &mut self,
+        batch: &mut Batch,
+        remote: Option<&mut Remote>,
+    ) -> Result<(), EngineError> {
+        let asked = tokens(batch);
+        let out = match remote {
+            Some(remote) => remote.for_critic(|remote| {
+                remote.push(&self.model)?;
+                remote.score(&asked, ScoringWeights::Policy)
+            })?,
+            None => self.model.score(&asked)?,
+        };
         set(batch, OLD_VALUES, out.logp.flatten_all()?.to_vec1()?);
         Ok(())
     }
@@ -100,19 +125,26 @@ impl Critic {
     /// The gradient of the value loss over a step's answers; `None` where the step learns from none.
     ///
     /// # Errors
-    /// A batch that it refuses.
+    /// A batch that it refuses; ranks that are gone.
     pub fn gradients(
         &mut self,
         method: &ppo::Config,
         batches: &[Batch],
         at: At,
+        remote: Option<&mut Remote>,
     ) -> Result<Option<Gradients>, EngineError> {
         if batches.iter().any(|b| b.column(RETURNS).is_none()) {
             return Ok(None);
         }
         let loss = method.value_loss();
         self.show_average(false)?;
-        let mut found = gradients(&loss, &mut self.model, batches, at)?;
+        let mut found = match remote {
+            Some(remote) => remote.for_critic(|remote| {
+                remote.push(&self.model)?;
+                remote.gradients(&loss, batches, at)
+            })?,
+            None => gradients(&loss, &mut self.model, batches, at)?,
+        };
         found.readings.add(CRITIC_NORM, found.norm, 1.0);
         Ok(Some(found))
     }
@@ -120,9 +152,23 @@ impl Critic {
     /// The update by that gradient.
     ///
     /// # Errors
-    /// Those of the optimizer.
-    pub fn update(&mut self, norm: f64, rates: Rates) -> Result<(), EngineError> {
-        apply(&mut self.model, &mut *self.optimizer, norm, rates)?;
+    /// Those of the optimizer; ranks that are gone.
+    pub fn update(
+        &mut self,
+        norm: f64,
+        rates: Rates,
+        remote: Option<&mut Remote>,
+    ) -> Result<(), EngineError> {
+        let optimizer = &mut *self.optimizer;
+        match remote {
+            Some(remote) => {
+                let scale = clip_scale(norm, rates.clip_norm);
+                remote.for_critic(|remote| remote.apply(rates.lr, scale, optimizer))?;
+            }
+            None => {
+                apply(&mut self.model, optimizer, norm, rates)?;
+            }
+        }
         Ok(())
     }
 

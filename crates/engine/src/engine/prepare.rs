@@ -4,6 +4,7 @@ use super::checkpoint::checkpoints::Checkpoints;
 use super::checkpoint::disk::RealDisk;
 use super::checkpoint::{Fault, Manifest, Store};
 use super::context::RunContext;
+use super::critic::Critic;
 use super::emit::Port;
 use super::eval::best::BestBy;
 use super::experience::Experience;
@@ -123,9 +124,9 @@ pub(super) fn prepare<'a, 'p>(
         port.note(begun_at, words);
     }
     let clock = port.clock.clone();
-    let remote = Remote::begin(job, &state.models.policy, &clock, &mut || {
-        port.stop_requested()
-    })?;
+    let critic = state.critic.as_ref().map(Critic::model);
+    let models = (&state.models.policy, critic);
+    let remote = Remote::begin(job, models, &clock, &mut || port.stop_requested())?;
     if let Some(remote) = &remote {
         port.note(begun_at, remote.words());
     }

@@ -9,6 +9,7 @@ mod held;
 mod start;
 mod teacher;
 mod texts;
+mod twin;
 mod values;
 
 use super::update::{At, Gradients};
@@ -20,7 +21,7 @@ use crate::methods::{Method, Pass, micro_step, of_batches};
 use crate::nn::{
     DistilledGradient, Model, Teacher, TokenBatch, TokenOutputs, TokenValues, Upstream,
 };
-use crate::optim::{StatePart, UpdateRule};
+use crate::optim::{EMA_BEGUN, StatePart, UpdateRule};
 use crate::wire::Values;
 use crate::workers::node::Machine;
 use crate::workers::{
@@ -31,6 +32,7 @@ use candle_core::{Error, Result, bail};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use twin::{CopyState, Twin};
 use values::{Parts, TokenRows};
 
 /// A request may take this many times the median step time (or the configured patience, if longer) before it counts as hung.
@@ -39,16 +41,6 @@ const TIMES_USUAL: f64 = 20.0;
 const USUAL: usize = 32;
 /// Behind the rule's name: the part of its state that counts updates.
 const STEPS: &str = ".steps";
-
-/// The engine's copy of the weights beside that of the ranks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CopyState {
-    Same,
-    /// The ranks' weights are newer.
-    Behind,
-    /// The engine's weights are newer.
-    Ahead,
-}
 
 /// Which weights score a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,11 +70,11 @@ pub struct Remote {
     machines: Vec<Machine>,
     /// PyTorch's version, on the first of them.
     torch: String,
-    build: Value,
+    /// The one that requests go to: the policy, but in [`Remote::for_critic`].
+    model: Twin,
+    critic: Option<Twin>,
     ranks: usize,
     workers: Option<WorkerGroup>,
-    copy: CopyState,
-    moments_ahead: bool,
     generation: u64,
     /// Why the last generation ended.
     lost: Option<WorkerFailure>,
@@ -111,8 +103,8 @@ impl Remote {
     pub fn words(&self) -> String {
         let torch = crate::base::text::one_line(&self.torch);
         let (device, precision) = (
-            self.build["device"].as_str(),
-            self.build["precision"].as_str(),
+            self.model.build["device"].as_str(),
+            self.model.build["precision"].as_str(),
         );
         let (device, precision) = (device.unwrap_or_default(), precision.unwrap_or_default());
         let ranks = match self.ranks {
@@ -126,7 +118,7 @@ impl Remote {
         };
         let compiled = match &self.not_compiled {
             Some(why) => format!(", not compiled ({})", crate::base::text::one_line(why)),
-            None if self.build["compile"] == true => ", compiled".into(),
+            None if self.model.build["compile"] == true => ", compiled".into(),
             None => String::new(),
         };
         format!(
@@ -137,11 +129,11 @@ impl Remote {
 
     /// All of the ranks that losses depend on to the bit.
     pub fn computes(&self) -> String {
-        let compiled = self.not_compiled.is_none() && self.build["compile"] == true;
+        let compiled = self.not_compiled.is_none() && self.model.build["compile"] == true;
         computes_on(
             self.settings.shard_word(),
             self.ranks,
-            &self.build,
+            &self.model.build,
             &self.torch,
             compiled,
         )
@@ -149,12 +141,12 @@ impl Remote {
 
     /// Whether GPUs compute, and not processors.
     pub fn are_on_gpus(&self) -> bool {
-        self.build["device"] == "cuda"
+        self.model.build["device"] == "cuda"
     }
 
     /// The number format of matmuls.
     pub fn precision(&self) -> &str {
-        self.build["precision"].as_str().unwrap_or("f32")
+        self.model.build["precision"].as_str().unwrap_or("f32")
     }
 
     /// Why the ranks are gone, if they are; later requests are refused.
@@ -164,8 +156,13 @@ impl Remote {
 
     /// The engine's copy was changed: a checkpoint was read, or weights were drawn.
     pub fn copy_changed(&mut self) {
-        self.copy = CopyState::Ahead;
-        self.moments_ahead = true;
+        self.model.copy_changed();
+        self.critic_changed();
+    }
+
+    /// The same of its copy of the critic.
+    pub fn critic_changed(&mut self) {
+        self.critic.iter_mut().for_each(Twin::copy_changed);
     }
 
     /// How many processes there are.
@@ -183,7 +180,7 @@ impl Remote {
     /// # Errors
     /// The ranks are gone.
     pub fn pull(&mut self, model: &mut Model, optimizer: &mut dyn UpdateRule) -> Result<()> {
-        if self.copy != CopyState::Behind {
+        if self.model.copy != CopyState::Behind {
             return Ok(());
         }
         self.pull_weights(model)?;
@@ -191,7 +188,7 @@ impl Remote {
             let values = self.fetch(theirs(part), part.len)?;
             optimizer.write_state(part.name, &mut |own| own.copy_from_slice(&values))?;
         }
-        self.copy = CopyState::Same;
+        self.model.copy = CopyState::Same;
         Ok(())
     }
 
@@ -200,7 +197,7 @@ impl Remote {
     /// # Errors
     /// The ranks are gone.
     pub fn pull_weights(&mut self, model: &mut Model) -> Result<()> {
-        if self.copy == CopyState::Behind {
+        if self.model.copy == CopyState::Behind {
             let trained = self.fetch("trained", model.params().n_trainable())?;
             model.params_mut().write_trained(&trained)?;
         }
@@ -210,15 +207,13 @@ impl Remote {
     fn fetch(&mut self, part: &str, len: usize) -> Result<Vec<f32>> {
         let mut values = Vec::with_capacity(len);
         let mut bytes = 0;
-        self.ask(
-            |_| Frame::new(json!({"type": "save", "part": part})),
-            &mut |piece| {
-                bytes += piece.len();
-                if bytes <= 4 * len {
-                    values.extend(numbers(piece));
-                }
-            },
-        )?;
+        let ask = self.model.ask(json!({"type": "save", "part": part}));
+        self.ask(|_| Frame::new(ask.clone()), &mut |piece| {
+            bytes += piece.len();
+            if bytes <= 4 * len {
+                values.extend(numbers(piece));
+            }
+        })?;
         if bytes != 4 * len || values.len() != len {
             bail!("{part}: the ranks sent {bytes} bytes for {len} numbers");
         }
@@ -230,23 +225,22 @@ impl Remote {
     /// # Errors
     /// The ranks are gone.
     pub fn push(&mut self, model: &Model) -> Result<()> {
-        if self.copy != CopyState::Ahead {
+        if self.model.copy != CopyState::Ahead {
             return Ok(());
         }
         // As they lie there: a second copy of a large model would not fit beside the first.
         let params = model.params();
         params.read_weights(|weights| self.send("weights", weights, 0))??;
-        self.copy = CopyState::Same;
+        self.model.copy = CopyState::Same;
         Ok(())
     }
 
     /// The same for moments and the count of updates.
     fn push_moments(&mut self, optimizer: &dyn UpdateRule) -> Result<()> {
-        if !std::mem::take(&mut self.moments_ahead) {
+        if !std::mem::take(&mut self.model.moments_ahead) {
             return Ok(());
         }
-        let mut steps = 0;
-        optimizer.read_state(steps_of(optimizer)?, &mut |pieces| steps = count(pieces))?;
+        let steps = updates_of(optimizer)?;
         for part in optimizer.state().iter().filter(|part| is_moment(part)) {
             let mut sent = Ok(());
             optimizer.read_state(part.name, &mut |own| {
@@ -263,7 +257,9 @@ impl Remote {
 
     /// The same of a buffer whose values lie in two places.
     fn send_parts(&mut self, part: &str, values: [&[f32]; 2], steps: u64) -> Result<()> {
-        let ask = json!({"type": "load", "part": part, "steps": steps});
+        let ask = self
+            .model
+            .ask(json!({"type": "load", "part": part, "steps": steps}));
         self.with_workers(|workers| {
             workers.send_each(|_| Frame::new(ask.clone()))?;
             for piece in values.into_iter().flat_map(pieces) {
@@ -279,7 +275,8 @@ impl Remote {
     /// # Errors
     /// They cannot.
     pub fn keep_reference(&mut self) -> Result<()> {
-        self.ask(|_| Frame::new(json!({"type": "reference"})), &mut |_| {})?;
+        let ask = self.model.ask(json!({"type": "reference"}));
+        self.ask(|_| Frame::new(ask.clone()), &mut |_| {})?;
         Ok(())
     }
 
@@ -294,7 +291,7 @@ impl Remote {
         base.read_weights(|base| {
             all.read_weights(|all| self.send_parts("weights", [base, &all[base.len()..]], 0))
         })???;
-        self.copy = CopyState::Ahead;
+        self.model.copy = CopyState::Ahead;
         self.keep_reference()
     }
 
@@ -335,7 +332,8 @@ impl Remote {
             found.loss += micro_step(method, self, batch, normalizer, &mut found.readings)?;
             self.micro += 1;
         }
-        let answers = self.ask(|_| Frame::new(json!({"type": "norm"})), &mut |_| {})?;
+        let ask = self.model.ask(json!({"type": "norm"}));
+        let answers = self.ask(|_| Frame::new(ask.clone()), &mut |_| {})?;
         let norm = answers[0].frame.header["norm"]
             .as_str()
             .and_then(|word| word.parse().ok());
@@ -351,14 +349,19 @@ impl Remote {
     /// The ranks are gone.
     pub fn apply(&mut self, lr: f64, scale: f64, optimizer: &mut dyn UpdateRule) -> Result<()> {
         self.push_moments(optimizer)?;
-        let answers = self.ask(
-            |_| Frame::new(json!({"type": "apply", "lr": lr, "scale": scale})),
-            &mut |_| {},
-        )?;
+        let average = optimizer.average().map(|average| {
+            let (begins, gain) = average.count_update();
+            json!({"begins": begins, "gain": gain})
+        });
+        let ask = json!({"type": "apply", "lr": lr, "scale": scale, "average": average});
+        let ask = self.model.ask(ask);
+        let answers = self.ask(|_| Frame::new(ask.clone()), &mut |_| {})?;
         self.record_memory(&answers);
-        self.copy = CopyState::Behind;
-        let (mut steps, name) = (0, steps_of(optimizer)?);
-        optimizer.read_state(name, &mut |pieces| steps = count(pieces))?;
+        self.model.copy = CopyState::Behind;
+        let steps = updates_of(optimizer)?;
+        let Some(name) = steps_of(optimizer) else {
+            return Ok(());
+        };
         optimizer.write_state(name, &mut |pieces| {
             for (i, piece) in pieces.iter_mut().enumerate() {
                 *piece = (((steps + 1) >> (16 * i)) & 0xffff) as f32;
@@ -439,12 +442,13 @@ impl Remote {
             "temperature": batch.temperature,
         });
         let parts = Parts {
-            value: self.build["model"]["config"]["value_head"] == true,
+            value: self.model.build["model"]["config"]["value_head"] == true,
             teacher: beside.is_some(),
         };
         if let Some(beside) = beside {
             header["distill"] = beside;
         }
+        let header = self.model.ask(header);
         let frame = |rank: usize| {
             let mut payload = Vec::with_capacity(5 * share * length * 4);
             let mut header = header.clone();
@@ -511,6 +515,7 @@ impl Pass for Remote {
         };
         let loss = loss(values.view(), &mut upstream)?;
         let header = json!({"type": "backward", "entropy": upstream.uses_entropy});
+        let header = self.model.ask(header);
         let given = [
             Some(&upstream.dlogp),
             upstream.uses_entropy.then_some(&upstream.dentropy),
@@ -561,7 +566,7 @@ fn shared(values: &[f32], rank: usize, share: usize, length: usize, rows: usize)
 
 /// Whether a part of an update rule's state lies on the ranks.
 fn is_moment(part: &StatePart) -> bool {
-    !part.name.ends_with(STEPS)
+    !part.name.ends_with(STEPS) && part.name != EMA_BEGUN
 }
 
 /// How ranks call it: without the rule's name in front.
@@ -571,13 +576,20 @@ fn theirs(part: &StatePart) -> &'static str {
         .map_or(part.name, |(_, name)| name)
 }
 
-/// The part that counts updates.
-fn steps_of(optimizer: &dyn UpdateRule) -> Result<&'static str> {
+/// The part that counts updates, of a rule that does.
+fn steps_of(optimizer: &dyn UpdateRule) -> Option<&'static str> {
     let parts = optimizer.state();
-    match parts.iter().find(|part| !is_moment(part)) {
-        Some(part) => Ok(part.name),
-        None => bail!("the update rule counts no updates, which ranks need to know"),
+    let mut counts = parts.iter().filter(|part| part.name.ends_with(STEPS));
+    counts.next().map(|part| part.name)
+}
+
+/// How many updates it has counted.
+fn updates_of(optimizer: &dyn UpdateRule) -> Result<u64> {
+    let mut steps = 0;
+    if let Some(name) = steps_of(optimizer) {
+        optimizer.read_state(name, &mut |pieces| steps = count(pieces))?;
     }
+    Ok(steps)
 }
 
 /// A step count in pieces of 16 bits.

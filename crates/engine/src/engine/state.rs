@@ -277,8 +277,11 @@ impl TrainState {
         if let Some(critic) = &mut self.critic {
             critic.show_average(show)?;
         }
-        let params = self.models.policy.params_mut();
-        self.optimizer.show_average(params, show)
+        let (policy, optimizer) = (&mut self.models.policy, &mut *self.optimizer);
+        match &mut self.models.remote {
+            Some(remote) => remote.show_average(policy, optimizer, show),
+            None => optimizer.show_average(policy.params_mut(), show),
+        }
     }
 
     /// Moves the reference by the share `alpha` of the way to the trained weights.
@@ -296,10 +299,13 @@ impl TrainState {
     /// # Errors
     /// The ranks are gone.
     pub fn take_from_ranks(&mut self) -> candle_core::Result<()> {
-        match &mut self.models.remote {
-            Some(remote) => remote.pull(&mut self.models.policy, &mut *self.optimizer),
-            None => Ok(()),
+        let Some(remote) = &mut self.models.remote else {
+            return Ok(());
+        };
+        if let Some(critic) = &mut self.critic {
+            critic.take_from_ranks(remote)?;
         }
+        remote.pull(&mut self.models.policy, &mut *self.optimizer)
     }
 
     /// Weights or moments were changed here: ranks elsewhere get them before their next pass.

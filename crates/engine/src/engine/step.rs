@@ -205,7 +205,7 @@ impl Stepper {
             lr: self.log.last.lr * method.map_or(1.0, |m| m.critic_lr_scale),
             clip_norm,
         };
-        critic.update(found.norm, rates)
+        critic.update(found.norm, rates, cx.state.models.remote.as_mut())
     }
 
     /// Takes the batches of the step and sums the gradient over them.
@@ -255,7 +255,9 @@ impl Stepper {
             method.on_policy().and_then(|m| m.critic()),
             &mut cx.state.critic,
         ) {
-            (Some(method), Some(critic)) => critic.gradients(method, &step.batches, at)?,
+            (Some(method), Some(critic)) => {
+                critic.gradients(method, &step.batches, at, models.remote.as_mut())?
+            }
             _ => None,
         };
         self.log.by_source = step.by_source();

@@ -47,10 +47,6 @@ impl super::Optimizer for Config {
         true
     }
 
-    fn has_blocks(&self) -> bool {
-        true
-    }
-
     fn state_bytes(&self, infos: &[ParamInfo]) -> u64 {
         let trained = infos.iter().filter(|info| info.trains());
         let of = |len: usize| 2 * (len + size_of::<f32>() * len.div_ceil(BLOCK));

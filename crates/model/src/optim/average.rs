@@ -81,6 +81,26 @@ impl Averaged {
         }
     }
 
+    /// Whether the average is in the model.
+    pub fn is_shown(&self) -> bool {
+        self.shown
+    }
+
+    /// Somebody else has exchanged weights and average, of which this has no copy that counts.
+    pub fn mark_shown(&mut self, shown: bool) {
+        self.shown = shown;
+    }
+
+    /// Counts an update that somebody else does: whether the average begins at the weights before it, and by which share of the way
+    /// to the weights behind it the average moves.
+    pub fn count_update(&mut self) -> (bool, f32) {
+        let begins = self.phase == Phase::NotBegun;
+        if begins {
+            self.phase = Phase::WarmUp(0);
+        }
+        (begins, (1.0 - self.phase.advance(self.decay)) as f32)
+    }
+
     /// Visits each trainable tensor's weights and its part of the other weights.
     fn visit(
         &mut self,
@@ -119,7 +139,7 @@ impl UpdateRule for Averaged {
         }
         self.begin(params)?;
         self.rule.step(params, lr, grad_scale)?;
-        let gain = (1.0 - self.phase.advance(self.decay)) as f32;
+        let (_, gain) = self.count_update();
         self.visit(params, |weights, average| {
             let pairs = average.iter_mut().zip(weights);
             pairs.for_each(|(a, w)| *a += gain * (*w - *a));
@@ -142,6 +162,10 @@ impl UpdateRule for Averaged {
         self.visit(params, <[f32]>::swap_with_slice)?;
         self.shown = show;
         Ok(())
+    }
+
+    fn average(&mut self) -> Option<&mut Averaged> {
+        Some(self)
     }
 
     fn wants_curvature(&mut self) -> bool {

@@ -47,6 +47,15 @@ impl Default for Config {
 impl super::Optimizer for Config {
     rates!();
 
+    fn on_torch(&self) -> bool {
+        true
+    }
+
+    fn for_ranks(&self) -> Option<serde_json::Map<String, serde_json::Value>> {
+        let settings = serde_json::json!({"beta1": self.beta1, "beta2": self.beta2});
+        settings.as_object().cloned()
+    }
+
     fn state_summary(&self) -> &'static str {
         "f32 moments"
     }

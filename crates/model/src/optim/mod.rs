@@ -64,10 +64,6 @@ pub trait Optimizer {
     fn blocks(&self, _: &ParamInfo) -> Option<usize> {
         None
     }
-    /// Whether its state has blocks with a scale each, which do not align with shards of tensors.
-    fn has_blocks(&self) -> bool {
-        false
-    }
     /// Whether the rule needs gradients on labels sampled from the model, which only a language model can give.
     fn needs_curvature(&self) -> bool {
         false
@@ -106,6 +102,10 @@ pub trait UpdateRule: Send {
     /// As [`UpdateRule::step`].
     fn show_average(&mut self, _params: &mut Params, _show: bool) -> Result<()> {
         Ok(())
+    }
+    /// The average of the weights beside it, if there is one.
+    fn average(&mut self) -> Option<&mut Averaged> {
+        None
     }
     /// Whether the next update should be preceded by a curvature estimate: see [`UpdateRule::take_curvature`].
     fn wants_curvature(&mut self) -> bool {

@@ -11,7 +11,7 @@ fn all() -> Vec<OptimizerConfig> {
     words.map(config).collect()
 }
 
-/// PyTorch ranks receive β1, β2 and ε, or settings of their own; blocks do not matter if nothing is split.
+/// PyTorch ranks receive β1, β2 and ε, or settings of their own.
 #[test]
 fn declared_properties_of_rules_are_consistent() {
     for rule in all() {
@@ -19,7 +19,6 @@ fn declared_properties_of_rules_are_consistent() {
         let adam = rule.adam_betas().is_some() && rule.epsilon().is_some();
         let known = adam || rule.for_ranks().is_some();
         assert!(known || !rule.on_torch(), "{id}");
-        assert!(rule.on_torch() || !rule.has_blocks(), "{id}");
         let settings = serde_json::to_value(&rule).unwrap();
         if let Some(epsilon) = rule.epsilon() {
             assert_eq!(settings[id][epsilon.key], epsilon.value, "{id}");

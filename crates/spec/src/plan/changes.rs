@@ -278,12 +278,6 @@ fn has_spec(r: &Request) -> bool {
     r.estimator == Estimator::Engine || by_ranks(r)
 }
 
-/// Blocks of values with a scale each cannot be cut into shares.
-fn can_share(r: &Request) -> bool {
-    let config = r.update.config();
-    config.is_some_and(|config| !config.optimizer.has_blocks())
-}
-
 fn chunked_loss(r: &mut Request) -> Option<(String, String)> {
     general(r)?;
     (r.logits == Logits::Whole).then(|| {
@@ -325,7 +319,7 @@ fn no_preflight(r: &mut Request) -> Option<(String, String)> {
 }
 
 fn shard(r: &mut Request) -> Option<(String, String)> {
-    if by_ranks(r) && r.n_devices > 1 && r.zero < 3 && can_share(r) {
+    if by_ranks(r) && r.n_devices > 1 && r.zero < 3 {
         r.zero = 3;
         if let Some(ranks) = &mut r.extras.ranks {
             ranks.sharded = true;
@@ -365,11 +359,7 @@ fn pure_bf16(r: &mut Request) -> Option<(String, String)> {
 }
 
 fn eight_bits(r: &mut Request) -> Option<(String, String)> {
-    if has_spec(r)
-        && r.zero == 0
-        && r.lora.is_none()
-        && r.update.word() == UpdateState::AdamW.word()
-    {
+    if has_spec(r) && r.lora.is_none() && r.update.word() == UpdateState::AdamW.word() {
         r.update = r.update.in_8_bits(&r.param_infos())?;
         let flag = format!("-s optimizer=adamw8bit{}", r.rates_in_8_bits);
         return Some(("8-bit AdamW".into(), flag));
@@ -432,7 +422,7 @@ fn qlora(r: &mut Request) -> Option<(String, String)> {
 }
 
 fn offload(r: &mut Request) -> Option<(String, String)> {
-    if !by_ranks(r) || !can_share(r) {
+    if !by_ranks(r) {
         return None;
     }
     let several = r.n_devices > 1;

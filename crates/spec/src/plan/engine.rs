@@ -354,7 +354,7 @@ fn critic_params(request: &Request) -> (u64, u64) {
 }
 
 /// What a separate critic keeps from step to step: weights, adapters and moments; 0 where there is none.
-fn critic_bytes(request: &Request) -> u64 {
+pub(super) fn critic_bytes(request: &Request) -> u64 {
     critic_weights(request) + critic_moments(request, request.update.engine_bytes())
 }
 

@@ -3,7 +3,6 @@
 use super::quantity::capacity;
 use super::ranks::as_ranks;
 use super::request::{BaseFormat, Checkpointing, Device, Estimator, Request};
-use super::scheme::UpdateState;
 use super::{Verdict, plan};
 use crate::base::human;
 use crate::hardware::GpuSummary;
@@ -115,20 +114,13 @@ fn lacks(request: &Request) -> Option<String> {
         .config()
         .is_some_and(|config| config.optimizer.on_torch())
     {
-        "optimizers other than adamw, adamw8bit and muon"
+        "optimizers other than adamw, adamw8bit, lion and muon"
     } else {
         return None;
     };
     Some(format!(
         "PyTorch ranks (engine: torch) do not support {what} yet"
     ))
-}
-
-/// Blocks of values with a scale each, which do not end where fsdp2 cuts tensors.
-fn has_blocks(update: UpdateState) -> bool {
-    update
-        .config()
-        .is_some_and(|config| config.optimizer.has_blocks())
 }
 
 /// One way to put it on GPUs.
@@ -178,9 +170,6 @@ fn candidates(request: &Request, have: u64) -> Vec<Placement> {
             })
     };
     let mut all: Vec<Placement> = both(have, false).collect();
-    if has_blocks(request.update) {
-        return all;
-    }
     if have > 1 {
         all.extend(both(have, true));
     }
@@ -202,12 +191,6 @@ fn place(gpus: &Gpus, have: u64) -> String {
 /// What fits in no way: `whole` bytes on one GPU.
 fn on_too_few(request: &Request, place: &str, whole: u64) -> EngineChoice {
     let too_large = format!("{place}: {} do not fit on one", human::bytes(whole));
-    if has_blocks(request.update) {
-        let why = format!(
-            "{too_large}, and 8-bit moments cannot be sharded: use optimizer adamw (fsdp2)"
-        );
-        return on_processor(request, &why);
-    }
     let placement = Placement {
         n: MOST,
         shares: true,
@@ -471,8 +454,11 @@ mod tests {
     fn what_ranks_cannot_do_stays_on_the_processor_with_the_reason() {
         let here = gpus(80, Some(1), true);
         for (words, phrase) in [
-            (&["optimizer=lion"][..], "adamw, adamw8bit and muon only"),
-            (&["train.ema_decay=0.9"], "ema_decay"),
+            (
+                &["optimizer=soap"][..],
+                "adamw, adamw8bit, lion and muon only",
+            ),
+            (&["optimizer=sophia"], "not sophia"),
         ] {
             let choice = choose(&spec(words), Some(&here)).unwrap();
             assert_eq!((choice.engine, choice.gpus), ("candle", 0));

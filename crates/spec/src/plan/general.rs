@@ -423,7 +423,8 @@ fn companions(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
         });
         ledger.add(Part::Reference, bytes, how);
     }
-    if request.has_critic() {
+    // Offloaded shares are in main memory.
+    if request.has_critic() && !offloads(request) {
         let trained = match request.lora {
             Some(_) => request.n_trainable() as f64 * bytes.sum(),
             None => {
@@ -433,6 +434,14 @@ fn companions(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
             }
         };
         let how = match request.lora {
+            Some(_) if request.extras.ranks.is_some() => {
+                let base = match frozen_on_rank(request) {
+                    Some((base, _)) => base,
+                    None => 4.0 * n / frozen_shard(request),
+                };
+                ledger.add(Part::Critic, base, "a base of its own, frozen");
+                "and its adapters".to_string()
+            }
             Some(_) => "adapters on the shared base".to_string(),
             None => format!("as large as the policy: {} × {} B", short(n), bytes.sum()),
         };

@@ -25,6 +25,11 @@ pub fn ledger(request: &Request) -> Option<Ledger> {
     let moments = request.update.engine_bytes();
     let moments = (moments * 100.0).round() / 100.0;
     ledger.add(Part::Optimizer, moments * trained, of_trained(moments));
+    let critic = engine::critic_bytes(request);
+    if critic > 0 {
+        let how = "the engine's copy: weights and moments of a second model";
+        ledger.add(Part::Critic, critic as f64, how);
+    }
     if let Some(teacher) = request.teacher() {
         let how = format!(
             "the engine's copy: {} frozen parameters × 4 B",
@@ -58,7 +63,12 @@ pub fn ledger(request: &Request) -> Option<Ledger> {
         };
         let taught = request.teacher().map_or(0, |teacher| 4 * teacher.params) as f64;
         let how = format!("all shares of the ranks: {}", of_trained(per_param));
-        let bytes = per_param * trained + frozen + copy + taught;
+        // The critic's as the engine's copy of it, with a gradient for each of its moments' numbers.
+        let critic = match critic {
+            0 => 0.0,
+            bytes => bytes as f64 + 4.0 * trained,
+        };
+        let bytes = per_param * trained + frozen + copy + taught + critic;
         ledger.add(Part::Offloaded, bytes, how);
     }
     engine::around(request, &mut ledger);
@@ -113,6 +123,39 @@ mod tests {
         let (kept, n) = reference(&[]);
         assert_eq!(kept, 4 * n);
         assert_eq!(reference(&["rollout.cold_start_steps=0"]).0, 0);
+    }
+
+    /// A second model with moments here, and with a gradient among the offloaded shares; on the GPU under adapters with a base of its own.
+    #[test]
+    fn a_separate_critic_is_held_here_and_on_the_ranks() {
+        let planned = |set: &[&str]| {
+            let set = [&["engine=torch"], set].concat();
+            let set: Vec<String> = set.iter().map(ToString::to_string).collect();
+            let request = target::resolve("ppo-demo", &set, &Default::default()).unwrap();
+            let gpu = GpuSummary {
+                name: "H100".into(),
+                memory_bytes: 80 << 30,
+            };
+            plan(&on_ranks(request, &[gpu]))
+        };
+        let whole = planned(&[]);
+        let n = whole.request.arch.n_params();
+        let here = whole.host.unwrap().bytes(Part::Critic);
+        assert!((11 * n..13 * n).contains(&here), "{here} of {n}");
+        assert!(whole.memory.bytes(Part::Critic) >= 16 * n);
+        let none = [
+            "method.ppo.critic=shared",
+            "method.ppo.critic_warmup_steps=0",
+        ];
+        assert_eq!(planned(&none).host.unwrap().bytes(Part::Critic), 0);
+        let lora = planned(&["adapter.lora.rank=4", "train.precision=f32"]);
+        let trained = lora.request.n_trainable();
+        assert_eq!(lora.memory.bytes(Part::Critic), 4 * n + 16 * trained);
+        let offload = ["engine.torch.shard=fsdp2", "engine.torch.offload=true"];
+        let there = planned(&offload);
+        assert_eq!(there.memory.bytes(Part::Critic), 0);
+        let shares = there.host.unwrap().bytes(Part::Offloaded);
+        assert!((34 * n..38 * n).contains(&shares), "{shares} of {n}");
     }
 
     #[test]

@@ -479,17 +479,17 @@ mod tests {
             true,
         );
         assert!(why.starts_with("engine auto is torch"), "{why}");
-        // A model that two GPUs would have to share.
+        // A model that two GPUs have to share.
         let large = [
             "optimizer=adamw8bit",
             "model.n_layer=64",
             "model.d_model=2048",
             "model.n_head=16",
         ];
-        let why = told(&large, &gpus(8, 20 << 30), true);
-        assert!(why.contains("8-bit moments"), "{why}");
-        let lion = told(&["optimizer=lion"], &gpus(1, 80 << 30), true);
-        assert!(lion.contains("adamw"), "{lion}");
+        let why = decide(&mut loaded(&large), &gpus(8, 20 << 30), true);
+        assert!(why.contains("fsdp2"), "{why}");
+        let soap = told(&["optimizer=soap"], &gpus(1, 80 << 30), true);
+        assert!(soap.contains("adamw"), "{soap}");
     }
 
     #[test]

@@ -155,50 +155,14 @@ fn engine(config: &RunConfig, judge: &mut IssueCollector) {
         return;
     };
     machines(torch, judge);
-    let word = config.method.entry().id;
-    judge.want(
-        config
-            .method
-            .on_policy()
-            .and_then(|m| m.critic())
-            .is_none_or(|m| m.shares_trunk()),
-        &["engine", "method"],
-        format!("engine: torch does not support a separate critic of {word} yet"),
-        format!(
-            "method.{word}.critic=shared (a value head on the policy's trunk), grpo or rloo, which need no critic, or engine: candle"
-        ),
-    );
-    judge.want(
-        config.train.ema_decay.is_none()
-            && config.train.z_loss == 0.0
-            && config.method.embedding_noise() == 0.0,
-        &["engine"],
-        "engine: torch does not support train.ema_decay, train.z_loss and neftune_alpha",
-        "remove them, or use engine: candle",
-    );
-    judge.want(
-        !config
-            .adapter
-            .as_ref()
-            .is_some_and(|adapter| adapter.has_experts(&config.model)),
-        &["engine", "adapter.lora.targets"],
-        "engine: torch does not support adapters of experts",
-        "adapter.lora.targets=all, or engine: candle",
-    );
     judge.want(
         config.optimizer.on_torch(),
         &["engine", "optimizer"],
         format!(
-            "engine: torch supports adamw, adamw8bit and muon only, not {}",
+            "engine: torch supports adamw, adamw8bit, lion and muon only, not {}",
             config.optimizer.entry().id
         ),
         "optimizer: adamw, or engine: candle",
-    );
-    judge.want(
-        !config.optimizer.has_blocks() || torch.shard == torch::Shard::Ddp,
-        &["engine.torch.shard", "optimizer"],
-        "fsdp2 shards across the quantization blocks of 8-bit moments",
-        "engine.torch.shard=ddp, or optimizer: adamw, whose moments can be sharded",
     );
 }
 

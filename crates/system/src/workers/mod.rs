@@ -27,7 +27,7 @@ pub use package::unpack;
 pub use worker_group::{Answer, Limits, NodeLaunch, WorkerDirs, WorkerGroup, pieces};
 
 /// Version of the protocol between engine and ranks; a worker with another version is rejected.
-pub const PROTOCOL: u64 = 3;
+pub const PROTOCOL: u64 = 4;
 
 /// Properties of an engine.
 pub trait Compute: Send + Sync {

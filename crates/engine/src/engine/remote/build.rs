@@ -1,20 +1,15 @@
 //! The request that builds the model on ranks: its shape, its parameters' offsets in the flat buffers, and the update rule.
 
+use super::twin::Place;
 use crate::nn::{ActivationCheckpointing, Model};
 use crate::optim::by_decay;
 use crate::spec::RunSpec;
 use crate::workers::torch;
 use serde_json::{Value, json};
 
-/// All that a rank must know of the model and its update rule; each machine has `each` ranks.
-pub(super) fn build(
-    spec: &RunSpec,
-    model: &Model,
-    settings: &torch::Config,
-    device: &str,
-    each: usize,
-    ranks: usize,
-) -> Value {
+/// All that a rank must know of the model and its update rule.
+pub(super) fn build(spec: &RunSpec, model: &Model, settings: &torch::Config, at: Place) -> Value {
+    let device = at.device;
     let mut decay = vec![(0.0, 1.0); model.params().infos().len()];
     for group in by_decay(model.params(), spec.optimizer.weight_decay()) {
         for index in group.params {
@@ -42,6 +37,9 @@ pub(super) fn build(
         _ => Value::Null,
     };
     let mut described = described(model, &decay, &adapter, recompute);
+    let regularizers = spec.regularizers();
+    described["z_loss"] = regularizers.z_loss.into();
+    described["embedding_noise"] = regularizers.embedding_noise.into();
     if let Some(params) = described["params"].as_array_mut() {
         for (param, info) in params.iter_mut().zip(model.params().infos()) {
             param["blocks"] = rule.blocks(info).into();
@@ -57,10 +55,10 @@ pub(super) fn build(
         "precision": settings.format(device, spec.asked_format()),
         "shard": settings.shard_word(),
         "offload": settings.offload,
-        "compile": settings.compiles(device, ranks, passes, spec.method.is_likelihood()),
+        "compile": settings.compiles(device, at.ranks, passes, spec.method.is_likelihood()),
         // A run that did not request it continues without.
         "compile_asked": settings.compile.is_some(),
-        "threads": spec.train.threads.unwrap_or((available / each).max(1)),
+        "threads": spec.train.threads.unwrap_or((available / at.each).max(1)),
     })
 }
 

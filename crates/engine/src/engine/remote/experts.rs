@@ -19,7 +19,7 @@ pub(super) fn filled(batch: &TokenBatch, rank: usize, share: usize) -> Vec<usize
 impl Remote {
     /// Experts of a block; 0 without any.
     pub(super) fn n_expert(&self) -> usize {
-        let n = self.build["model"]["config"]["moe"]["n_expert"].as_u64();
+        let n = self.model.build["model"]["config"]["moe"]["n_expert"].as_u64();
         n.unwrap_or(0) as usize
     }
 

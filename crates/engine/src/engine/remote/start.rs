@@ -1,7 +1,7 @@
 //! Generations of ranks: their machines, and how they are started.
 
-use super::build::build;
-use super::{CopyState, Remote};
+use super::Remote;
+use super::twin::{Place, Twin};
 use crate::base::clock::Clock;
 use crate::base::paths::Env;
 use crate::engine::EngineJob;
@@ -59,7 +59,7 @@ impl Remote {
     /// There is no Python with PyTorch, or the ranks do not connect.
     pub fn begin(
         job: &EngineJob,
-        model: &Model,
+        (model, critic): (&Model, Option<&Model>),
         clock: &Arc<dyn Clock>,
         broken_off: &mut dyn FnMut() -> bool,
     ) -> Result<Option<Remote>, WorkerFailure> {
@@ -68,7 +68,7 @@ impl Remote {
         };
         if !model.params().is_present() {
             return Err(fault(
-                "engine: torch cannot train adapters on a quantized base: set engine: candle, or use the unquantized base",
+                "engine: torch cannot train adapters on a quantized base: set train.dequantize=true, engine: candle, or use the unquantized base",
             ));
         }
         let machines = node::machines(settings, &job.env).map_err(fault)?;
@@ -86,8 +86,14 @@ impl Remote {
         let first = reached[0].environment();
         let device = settings.device(first.gpus);
         let ranks = each * reached.len();
+        let at = Place {
+            device,
+            each,
+            ranks,
+        };
         let mut remote = Remote {
-            build: build(&job.spec, model, settings, device, each, ranks),
+            model: Twin::policy(&job.spec, model, settings, at),
+            critic: critic.map(|critic| Twin::critic(&job.spec, critic, settings, at)),
             torch: first.torch.clone(),
             settings: settings.clone(),
             clock: clock.clone(),
@@ -97,8 +103,6 @@ impl Remote {
             machines,
             ranks,
             workers: None,
-            copy: CopyState::Ahead,
-            moments_ahead: true,
             generation,
             lost: None,
             of: 1,
@@ -176,12 +180,14 @@ impl Remote {
         let clock = self.clock.clone();
         let mut workers =
             WorkerGroup::start(node_launches, each, &id, &place, limits, clock, broken_off)?;
-        let mut ask = self.build.clone();
-        ask["port"] = workers.about(0)["port"].clone();
-        workers.send_each(|_| Frame::new(ask.clone()))?;
-        let answers = workers.answers(Some(START), broken_off, &mut |_| {})?;
         let why = |header: &serde_json::Value| header["not_compiled"].as_str().map(String::from);
-        self.not_compiled = answers.iter().find_map(|answer| why(&answer.frame.header));
+        for twin in std::iter::once(&self.model).chain(&self.critic) {
+            let mut ask = twin.build.clone();
+            ask["port"] = workers.about(0)["port"].clone();
+            workers.send_each(|_| Frame::new(ask.clone()))?;
+            let answers = workers.answers(Some(START), broken_off, &mut |_| {})?;
+            self.not_compiled = answers.iter().find_map(|answer| why(&answer.frame.header));
+        }
         self.workers = Some(workers);
         self.taught = false;
         Ok(())

@@ -32,6 +32,7 @@ impl Remote {
     fn teach(&mut self, teacher: &Teacher) -> Result<()> {
         teacher.read(|model| {
             let ask = json!({"type": "teacher", "model": frozen(model)});
+            let ask = self.model.ask(ask);
             self.ask(|_| Frame::new(ask.clone()), &mut |_| {})?;
             model
                 .params()

@@ -64,6 +64,7 @@ impl BatchDecoder for Texts<'_> {
         let copies = std::mem::take(&mut self.copies);
         let forgotten = std::mem::take(&mut self.forgotten);
         let tokens = self.tokens;
+        let role = self.remote.model.role();
         let frame = |rank: usize| {
             let own = |text: &&usize| **text / share == rank;
             let copies = copies.iter().filter(|(from, _)| from / share == rank);
@@ -76,7 +77,7 @@ impl BatchDecoder for Texts<'_> {
             let lengths: Vec<[usize; 2]> = of(rank).map(|(text, ids)| [text, ids.len()]).collect();
             let header = json!({
                 "type": "read", "begin": begin, "texts": share, "tokens": tokens, "copies": copies, "forget": forgotten,
-                "pieces": lengths,
+                "pieces": lengths, "role": role,
             });
             Frame::with(
                 header,

@@ -273,10 +273,18 @@ impl Rollouts {
         if self.config().cold_start_steps > 0 && !state.models.anchored {
             state.models.anchor()?;
         }
-        match &mut state.critic {
-            Some(critic) if !critic.has_begun() => critic.begin(&self.spec, &state.models.policy),
-            _ => Ok(()),
+        let Some(critic) = state.critic.as_mut().filter(|critic| !critic.has_begun()) else {
+            return Ok(());
+        };
+        let Models { policy, remote, .. } = &mut state.models;
+        if let Some(remote) = remote {
+            remote.pull_weights(policy)?;
         }
+        critic.begin(&self.spec, policy)?;
+        if let Some(remote) = remote {
+            remote.critic_changed();
+        }
+        Ok(())
     }
 
     /// What reference, policy and critic say of each token, as columns of the batches; false when `broken_off` said so meanwhile.
@@ -297,7 +305,7 @@ impl Rollouts {
             state.models.add_token_reference(batch)?;
             state.models.add_old_policy(batch, asks_policy)?;
             if let Some(critic) = &mut state.critic {
-                critic.add_values(batch)?;
+                critic.add_values(batch, state.models.remote.as_mut())?;
             }
         }
         Ok(true)

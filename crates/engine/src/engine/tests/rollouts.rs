@@ -606,7 +606,7 @@ fn a_critic_counts_in_what_must_be_finite() {
         .critic
         .as_mut()
         .unwrap()
-        .update(f64::NAN, rates)
+        .update(f64::NAN, rates, None)
         .unwrap();
     assert_eq!(finite(&state), (false, false));
     state.reset_optimizer(&spec).unwrap();
