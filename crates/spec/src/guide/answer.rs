@@ -129,6 +129,18 @@ pub fn ask(question: &str, metrics: &[MetricInfo]) -> Found {
     // What it is called by comes first.
     let named: Vec<Hit> = named(&joined).collect();
     let searched = searched(question);
+    // A slip in an id is asked back: words that look like it are a guess.
+    if named.is_empty() && terms.is_empty() && said.contains(['_', '/']) && !said.contains(' ') {
+        let near = terms::near(&joined, metrics);
+        if near.is_some() {
+            let guesses = searched.hits.into_iter().take(WHOLE).collect();
+            return Found {
+                near,
+                guesses,
+                ..Found::default()
+            };
+        }
+    }
     // A metric's or a rule's title says what it is, the name of a setting is often a question about its value.
     let defined = matches!(
         terms.first(),

@@ -397,7 +397,7 @@ mod tests {
             "{h100}"
         );
         let a100 = text("qlora of a 13B on an a100 40gb?");
-        assert!(a100.contains("A100-40 has 40.0 GiB"), "{a100}");
+        assert!(a100.contains("A100-40 has 40 GiB"), "{a100}");
         let ppo = text("ppo with lora for 8B in 24GB vram");
         assert!(ppo.contains("--method ppo --lora-rank 16"), "{ppo}");
         // Main memory is this engine's.

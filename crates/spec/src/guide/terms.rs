@@ -115,7 +115,7 @@ fn of_metric(metric: &MetricInfo) -> String {
 }
 
 fn of_setting(path: &str, node: &Node) -> String {
-    let mut text = format!("- {}", node.doc);
+    let mut text = format!("- {}", words(path, node));
     if !matches!(node.kind, Kind::Object(_)) {
         text.push_str(&format!("\n- Value: {}", node.expected()));
         let default = match node.default_member() {
@@ -143,6 +143,21 @@ fn of_setting(path: &str, node: &Node) -> String {
         text.push_str(&format!("\n- Also known as: {}", others.join(", ")));
     }
     text
+}
+
+/// What a node is: its own words, those of a method, or of the choice that it is one of.
+fn words(path: &str, node: &Node) -> String {
+    let (parent, name) = path.rsplit_once('.').unwrap_or(("", path));
+    let method = MethodConfig::ENTRIES
+        .iter()
+        .find(|entry| parent == "method" && entry.id == name);
+    match (method, schema::root().at(parent)) {
+        (Some(entry), _) => format!("{}: {} ({})", entry.title, entry.summary, entry.source),
+        (None, Some(choice)) if node.doc.is_empty() => {
+            format!("A choice of `{parent}`. {}", choice.doc)
+        }
+        _ => node.doc.clone(),
+    }
 }
 
 /// Whether the target of another name, in which `*` is any member, is this path.
@@ -332,7 +347,8 @@ fn paths() -> Vec<(String, &'static Node)> {
                 "" => name.clone(),
                 path => format!("{path}.{name}"),
             };
-            if !child.doc.is_empty() {
+            // A member of a choice without words of its own has those of its registry.
+            if !child.doc.is_empty() || matches!(node.kind, Kind::Registry(_)) {
                 found.push((path.clone(), child));
             }
             walk(&path, child, found);
@@ -346,7 +362,9 @@ fn paths() -> Vec<(String, &'static Node)> {
 /// The ids most like a word that is none: for "did you mean".
 pub(super) fn near(said: &str, metrics: &[MetricInfo]) -> Option<String> {
     let ids = RULES.iter().map(|rule| rule.entry.id.to_string());
+    let entries = super::trouble::entries().map(|entry| entry.id.to_string());
     let ids = ids.chain(all_metrics(metrics).into_iter().map(|metric| metric.id));
+    let ids = ids.chain(entries);
     let mut ids: Vec<String> = ids
         .chain(paths().into_iter().map(|(path, _)| path))
         .collect();

@@ -40,7 +40,7 @@ const QUESTIONS: &[(&str, &str)] = &[
     ("template wrong", "gibberish"),
     ("tokenizer mismatch", "tokenizer_mismatch"),
     ("eval differs from lm-eval", "lm_eval_differs"),
-    ("yarn", "long_context"),
+    ("yarn", "model.position.rope.scaling.yarn"),
     ("how do I extend the context", "long_context"),
     ("quantized model is worse", "quantized_worse"),
     (
@@ -85,7 +85,6 @@ const QUESTIONS: &[(&str, &str)] = &[
     ("ollama gives wrong answers", "export_differs"),
     ("my adapter does not load in peft", "adapter_not_loading"),
     ("what is a good temperature for grpo", "settings"),
-    ("everything is slow", "none"),
     ("my sft model only writes empty answers", "empty_answers"),
     ("cuda out of memory", "oom_first_step"),
     (
@@ -102,7 +101,7 @@ const QUESTIONS: &[(&str, &str)] = &[
     ("weights not updating", "zero_grad_norm"),
     ("wrong bos token", "gibberish"),
     ("double bos", "gibberish"),
-    ("how many epochs", "data"),
+    ("how many epochs", "settings"),
     ("how much vram for a 70b", "fit"),
     ("what is a good loss", "none"),
     ("which preset should i use", "none"),
