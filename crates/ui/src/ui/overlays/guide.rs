@@ -163,7 +163,7 @@ impl GuideSheet {
             Line::from(vec![
                 Span::styled(format!("{pointer} "), theme.style(meaning)),
                 Span::styled(mark, theme.style(Meaning::Warn)),
-                Span::styled(readable(&entry.title, theme), theme.style(meaning)),
+                Span::styled(readable(&entry.title, theme).into_owned(), theme.style(meaning)),
                 Span::styled(format!("  {}", entry.area), theme.style(Meaning::Muted)),
             ])
         });
@@ -180,7 +180,7 @@ impl GuideSheet {
             return Vec::new();
         };
         let mut lines = vec![
-            Line::styled(readable(&entry.title, theme), theme.style(Meaning::Title)),
+            Line::styled(readable(&entry.title, theme).into_owned(), theme.style(Meaning::Title)),
             Line::default(),
         ];
         for line in entry.text.lines() {
