@@ -139,8 +139,8 @@ fn verbs_and_settings_exist_in_the_program() {
                 }
                 for pair in words.windows(2).filter(|pair| pair[0] == "-s") {
                     let loaded = load("quickstart", &[pair[1].into()], &SpecSources::default());
-                    let known = !pair[1].contains(['A', 'M']) && loaded.is_err();
-                    check(!known, "no setting");
+                    let strange = !pair[1].contains(['A', 'M']) && loaded.is_err();
+                    check(!strange, "no setting");
                 }
                 let preset = words.get(1).filter(|word| {
                     words[0] == "train" && !word.starts_with('-') && **word != "SPEC"

@@ -3,7 +3,7 @@
 use crate::base::near::closest;
 use crate::diagnosis::{RULES, Rule};
 use crate::methods::MethodConfig;
-use crate::metrics::{METRICS, Metric, texts::OF_TEXTS};
+use crate::metrics::{METRICS, Metric, texts::OF_TEXTS, validation_id};
 use crate::spec::alias::ALIASES;
 use crate::spec::schema::{self, Kind, Node};
 use crate::wire::{Direction, MetricInfo};
@@ -281,17 +281,16 @@ fn all_metrics(metrics: &[MetricInfo]) -> Vec<MetricInfo> {
     all
 }
 
-/// By id, by a held-out metric's id without `val/`, by the last part of an id, or by title.
+/// By id, also of its reading on held-out data, by the last part of an id, or by title.
 fn metric(said: &str, joined: &str, metrics: &[MetricInfo]) -> Vec<MetricInfo> {
     let all = all_metrics(metrics);
     let is = |id: &str| id == said || id == joined;
-    let held_out = said.strip_prefix("val/");
     let exact = |m: &&MetricInfo| {
         is(&m.id) || is(m.id.trim_end_matches("/layer")) || m.title.to_lowercase() == said
     };
     let first = all.iter().find(exact);
     let first = first.or_else(|| all.iter().find(|m| is_of(&m.id, said)));
-    let first = first.or_else(|| all.iter().find(|m| held_out == Some(m.id.as_str())));
+    let first = first.or_else(|| all.iter().find(|m| validation_id(&m.id) == said));
     if let Some(metric) = first {
         return vec![metric.clone()];
     }
