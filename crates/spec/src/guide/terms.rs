@@ -227,18 +227,15 @@ pub(super) fn find(said: &str, metrics: &[MetricInfo]) -> Vec<Term> {
     let mut found = Vec::new();
     let rule = RULES.iter().find(|rule| rule.entry.id == joined);
     found.extend(rule.map(Term::Rule));
-    found.extend(
-        metric(said, &joined, metrics)
-            .into_iter()
-            .map(|m| Term::Metric(Box::new(m))),
-    );
-    let settings = settings(&joined);
-    found.extend(
-        settings
-            .into_iter()
-            .take(MOST)
-            .map(|(path, node)| Term::Setting { path, node }),
-    );
+    let metrics = metric(said, &joined, metrics).into_iter();
+    let (named, alike): (Vec<_>, Vec<_>) =
+        metrics.partition(|metric| metric.id == said || metric.id == joined);
+    let metrics = |found: Vec<MetricInfo>| found.into_iter().map(|m| Term::Metric(Box::new(m)));
+    found.extend(metrics(named));
+    let settings = settings(&joined).into_iter().take(MOST);
+    found.extend(settings.map(|(path, node)| Term::Setting { path, node }));
+    // `alpha` is a setting; a metric by the block is called `alpha/layer`.
+    found.extend(metrics(alike));
     found
 }
 
