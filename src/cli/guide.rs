@@ -16,8 +16,9 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-/// Answer a question: can this machine train it, which method, why unstable; what a symptom, a metric or a setting means …
+/// Answer a question: can this machine train it, which method, why unstable, how much data …
 ///
+/// Also a symptom (the model never stops), a rule of the diagnosis, a metric, a setting: what it means, how to check, what to do.
 /// Without a question: lists pages and symptoms. Pages use the facts of this machine, of --spec and of --run (default: the
 /// newest run).
 #[derive(Debug, clap::Args)]
