@@ -117,22 +117,7 @@ fn metrics() -> String {
         .iter()
         .for_each(|metric| declared(&mut text, metric));
     text.push_str("\n## Sets, tasks and sources\n\nOf each set of `eval.extra`, task of `eval.tasks` and source of `data.sources`, by its NAME.\n");
-    for (id, what) in [
-        (
-            "extra/NAME",
-            "Loss on the set: its mean negative log-likelihood in nats, or the method's own loss.",
-        ),
-        (
-            "eval/NAME",
-            "The task's headline metric on its first `eval.task_limit` rows.",
-        ),
-        ("eval_stderr/NAME", "The standard error of that."),
-        ("tokens/NAME", "Tokens consumed of the source."),
-        (
-            "epochs/NAME",
-            "Tokens consumed of the source over the tokens of one pass.",
-        ),
-    ] {
+    for (id, what) in llmtui::guide::OF_NAMES {
         let _ = write!(text, "\n`{id}` — {what}\n");
     }
     text.push_str("\n## The machine\n\nOf the process that trains, sampled beside the training. N counts GPUs and ranks from 0.\n");

@@ -1,31 +1,37 @@
-//! `llmtui guide`: short pages for the questions that come up, filled with the facts of this machine, a spec and a run.
+//! `llmtui guide`: answers to the questions that come up, filled with the facts of this machine, a spec and a run.
+
+mod metrics;
 
 use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
+use crate::base::near::did_you_mean;
 use crate::base::text::{one_line, wrap};
-use crate::guide::{self, Asked, Page, Shown, Subject, Trainer};
+use crate::guide::{self, Asked, Found, Hit, Page, Shown, Subject, Trainer};
 use crate::hardware::Summary;
 use crate::plan::calibration::Machine;
 use crate::plan::target;
 use crate::plan::{Device, Plan, gpus, plan, probe};
 use crate::run::{RunState, index};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
 
 /// Answer a question: can this machine train it, which method, why unstable, how much data …
 ///
-/// Without a question: lists them. Pages use the facts of this machine, of --spec and of --run (default: the newest
-/// run).
+/// Also a symptom (the model never stops), a rule of the diagnosis, a metric, a setting: what it means, how to check, what to do.
+/// Without a question: lists pages and symptoms. Pages use the facts of this machine, of --spec and of --run (default: the
+/// newest run).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui guide
   llmtui guide why is my loss spiking
-  llmtui guide can this machine train a 7B model
+  llmtui guide the model never stops
+  llmtui guide what is lora.alpha
+  llmtui guide can I do grpo on an 8b model with 24 GB
   llmtui guide fit --spec size-1b
   llmtui guide overfitting --run shakespeare")]
 pub struct Args {
-    /// Your question, or a page's name
+    /// Your question, or the name of a page, a symptom, a rule, a metric or a setting
     #[arg(value_name = "QUESTION")]
     pub question: Vec<String>,
     /// Use the facts of this run: directory, id or part of an id. Default: the newest
@@ -34,7 +40,7 @@ pub struct Args {
     /// Use the facts of this spec: a preset, a file or a model. Default: the run's
     #[arg(long, value_name = "SPEC")]
     pub spec: Option<String>,
-    /// Print JSON: the list of pages, or one page with its text
+    /// Print JSON: all pages and symptoms, or the best answer with its text and the others
     #[arg(long)]
     pub json: bool,
 }
@@ -42,23 +48,41 @@ pub struct Args {
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut out = std::io::stdout().lock();
     if args.question.is_empty() {
-        let pages = guide::pages();
         let text = match args.json {
-            true => format!(
-                "{}\n",
-                super::out::json(&pages.iter().map(head).collect::<Vec<_>>())?
-            ),
-            false => cx.words(contents(&pages)),
+            true => format!("{}\n", super::out::json(&contents_json())?),
+            false => cx.words(contents()),
         };
         out.write_all(text.as_bytes())?;
         return Ok(Exit::Done);
     }
     let question = args.question.join(" ");
-    let found = guide::find(&question);
-    let page = found.first().ok_or_else(|| no_page(&question))?;
+    let found = guide::ask(&question, &metrics::of_the_engine());
+    let Some(best) = found.hits.first() else {
+        return Err(no_answer(&question, &found).into());
+    };
+    let shown = match best {
+        Hit::Page(page) => Some(filled(page, &question, args, cx)?),
+        _ => None,
+    };
+    let text = match args.json {
+        true => format!(
+            "{}\n",
+            super::out::json(&answer_json(&found, shown.as_ref()))?
+        ),
+        false => {
+            let width = cx.columns().unwrap_or(100).min(110);
+            cx.words(answer(&found, shown.as_ref(), width))
+        }
+    };
+    out.write_all(text.as_bytes())?;
+    Ok(Exit::Done)
+}
+
+/// A page with the facts of machine, spec and run.
+fn filled(page: &Page, question: &str, args: &Args, cx: &Context) -> anyhow::Result<Shown> {
     let state = state(args, cx)?;
     let here = crate::hardware::provider(cx.hardware.as_deref(), &cx.env)?.machine();
-    let asked = asked(&question, &here.summary(), cx);
+    let asked = asked(question, &here.summary(), cx);
     // Facts of the newest run's model answer no question about another one.
     let plan = match asked.is_some() && args.spec.is_none() {
         true => None,
@@ -70,69 +94,133 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         run: state.as_ref(),
         asked,
     };
-    let shown = page.fill(&subject);
-    let text = if args.json {
-        let mut value = head(page);
-        value["text"] = json!(shown.text);
-        value["missing"] = json!(shown.missing);
-        format!("{}\n", super::out::json(&value)?)
-    } else {
-        cx.words(page_words(
-            page,
-            &shown,
-            cx.columns().unwrap_or(100).min(110),
-        ))
-    };
-    out.write_all(text.as_bytes())?;
-    Ok(Exit::Done)
+    Ok(page.fill(&subject))
 }
 
-/// A question that no page answers, with the pages that there are.
-fn no_page(question: &str) -> Failure {
-    let known: Vec<&str> = guide::pages().iter().map(|page| page.id).collect();
-    let pages = format!(
-        "pages: {}; llmtui guide lists their questions",
-        known.join(", ")
-    );
-    let hint = match guide::verb(question) {
-        Some(verb) => format!("{verb}; {pages}"),
-        None => pages,
+/// A question that nothing answers: what it may have meant.
+fn no_answer(question: &str, found: &Found) -> Failure {
+    let guesses = found.guesses.iter().map(Hit::id);
+    let near: Vec<&str> = found.near.as_deref().into_iter().chain(guesses).collect();
+    let list = "llmtui guide lists pages and symptoms";
+    let hint = match near.is_empty() {
+        true => list.into(),
+        false => format!("{} {list}", did_you_mean(near.join(", "))),
     };
-    Failure::user_error(format!("no page matches `{}`", one_line(question)), hint)
+    Failure::user_error(format!("nothing answers `{}`", one_line(question)), hint)
 }
 
-/// A page, filled in, in lines of at most `width` columns.
-fn page_words(page: &Page, shown: &Shown, width: usize) -> String {
-    let mut text = format!("{}\n\n", page.title);
-    for line in guide::plain(&shown.text).lines() {
-        // What follows a `- ` is indented below it.
-        let (mark, words) = guide::item(line);
-        let rest = " ".repeat(mark.len());
-        for line in wrap(words, width, mark, &rest) {
-            let _ = writeln!(text, "{line}");
+/// The answers that are shown as a whole, in lines of at most `width` columns, and the names of the others.
+fn answer(found: &Found, shown: Option<&Shown>, width: usize) -> String {
+    let mut text = String::new();
+    for (at, hit) in found.hits.iter().take(found.whole).enumerate() {
+        if at > 0 {
+            text.push('\n');
+        }
+        let body = match (hit, shown) {
+            (Hit::Page(_), Some(shown)) => shown.text.clone(),
+            _ => hit.text(),
+        };
+        let _ = write!(text, "{}\n\n", hit.title());
+        for line in guide::plain(&body).lines() {
+            // What follows a `- ` is indented below it.
+            let (mark, words) = guide::item(line);
+            let rest = " ".repeat(mark.len());
+            for line in wrap(words, width, mark, &rest) {
+                let _ = writeln!(text, "{line}");
+            }
         }
     }
-    if !shown.missing.is_empty() {
+    if let Some(missing) = shown.map(|shown| &shown.missing).filter(|m| !m.is_empty()) {
         let _ = write!(
             text,
             "\nMore detail with {}: --run RUN, --spec SPEC\n",
-            shown.missing.join(" and ")
+            missing.join(" and ")
         );
     }
-    let _ = write!(text, "\nSee also: llmtui guide {}\n", page.see.join(" | "));
+    let others: Vec<String> = others(found)
+        .map(|hit| named(&hit.title(), hit.id()))
+        .collect();
+    if !others.is_empty() {
+        text.push_str("\nSee also:\n");
+        text.extend(others);
+    }
+    if let Some(Hit::Page(page)) = found.hits.first() {
+        let _ = write!(text, "\nPages: llmtui guide {}\n", page.see.join(" | "));
+    }
     text
 }
 
-fn head(page: &Page) -> serde_json::Value {
+/// What is only named.
+fn others(found: &Found) -> impl Iterator<Item = &Hit> {
+    found.hits.iter().skip(found.whole)
+}
+
+/// A row of a list: what to ask for it, and what it is.
+fn named(title: &str, id: &str) -> String {
+    format!("  {id:<24} {title}\n")
+}
+
+fn answer_json(found: &Found, shown: Option<&Shown>) -> Value {
+    let mut answers = found.hits.iter().take(found.whole).map(|hit| {
+        let mut value = match hit {
+            Hit::Page(page) => head(page),
+            Hit::Entry(entry) => json!({
+                "id": entry.id, "title": entry.title, "area": entry.area, "rules": entry.rules,
+                "cause": entry.cause, "check": entry.check, "fix": entry.fix,
+            }),
+            hit => json!({"id": hit.id(), "title": hit.title()}),
+        };
+        value["kind"] = json!(hit.kind());
+        value["text"] = json!(hit.text());
+        value
+    });
+    let mut best = answers.next().unwrap_or_default();
+    if let Some(shown) = shown {
+        best["text"] = json!(shown.text);
+        best["missing"] = json!(shown.missing);
+    }
+    best["more"] = answers.collect();
+    best["also"] = others(found)
+        .map(|hit| json!({"kind": hit.kind(), "id": hit.id(), "title": hit.title()}))
+        .collect();
+    best
+}
+
+fn head(page: &Page) -> Value {
     json!({"id": page.id, "question": page.title, "see": page.see, "rules": page.rules})
 }
 
-fn contents(pages: &[Page]) -> String {
-    let mut text = String::from("Questions: llmtui guide NAME, or in your own words\n\n");
-    for page in pages {
-        let _ = writeln!(text, "  {:<12} {}", page.id, page.title);
+fn contents() -> String {
+    let mut text = String::from(
+        "Ask in your own words, or for one of these: llmtui guide NAME\n\nQuestions\n",
+    );
+    for page in guide::pages() {
+        text.push_str(&named(page.title, page.id));
     }
+    text.push_str("\nSymptoms, by area: llmtui guide AREA lists them\n");
+    for area in guide::areas() {
+        let count = area.entries.len();
+        text.push_str(&named(&format!("{} ({count})", area.title), area.id));
+    }
+    text.push_str(
+        "\nAlso any rule of the diagnosis, metric or setting: llmtui guide kl_runaway, grad_norm, lora.alpha\n",
+    );
     text
+}
+
+fn contents_json() -> Value {
+    let pages = guide::pages();
+    let areas = guide::areas().iter().map(|area| {
+        let entries = area.entries.iter();
+        let entries: Vec<Value> = entries
+            .map(|entry| json!({"id": entry.id, "title": entry.title, "rules": entry.rules}))
+            .collect();
+        json!({"id": area.id, "title": area.title, "entries": entries})
+    });
+    json!({
+        "pages": pages.iter().map(head).collect::<Vec<_>>(),
+        "areas": areas.collect::<Vec<_>>(),
+    })
 }
 
 /// The named run, or the newest one; none where there is no run.

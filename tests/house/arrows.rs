@@ -92,7 +92,19 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         ],
     ),
     ("pipeline", &["run", "spec", "embed"]),
-    ("guide", &["plan", "spec", "run", "diagnosis", "embed"]),
+    (
+        "guide",
+        &[
+            "plan",
+            "spec",
+            "run",
+            "diagnosis",
+            "embed",
+            "methods",
+            "metrics",
+            "wire",
+        ],
+    ),
     ("link", &["run", "wire"]),
     ("fleet", &["spec"]),
     (

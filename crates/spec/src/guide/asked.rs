@@ -1,38 +1,30 @@
 //! The model in a question, by name or by size: its requirements next to what is available, so that `can I train a 7B model`
-//! is answered with numbers of a 7B model.
+//! is answered with numbers of a 7B model, and `grpo on a 8b model with 24 GB` with those of GRPO in 24 GB.
 
+use super::said::{self, Said};
 use crate::base::human;
-use crate::base::text::one_line;
-use crate::plan::models::{self, MODELS, ReferenceModel};
-use crate::plan::quantity::{capacity, parse_count};
-use crate::plan::request::{BaseFormat, Estimator, Lora, LoraTargets, Method};
+use crate::plan::models::ReferenceModel;
+use crate::plan::quantity::capacity;
+use crate::plan::request::{Answers, BaseFormat, Estimator, Lora, LoraTargets, Method};
 use crate::plan::scaling::TOKENS_PER_PARAM;
 use crate::plan::scheme::Precision;
 use crate::plan::{Device, Plan, Verdict, plan, reference_request};
 use std::time::Duration;
 
-/// A size is counted as a reference model that is so much larger or smaller at most.
-const ALIKE: f64 = 1.35;
 const RANK: u64 = 16;
 
-/// A way to train it: words, and the options of `llmtui plan` that count it.
-type TrainingSetup = (&'static str, &'static str);
-
-/// On a GPU, the most memory first.
-const ON_A_GPU: [TrainingSetup; 3] = [
-    ("all weights with AdamW", ""),
-    ("LoRA on 16 bits", " --method sft --lora-rank 16"),
-    (
-        "LoRA on 4 bits",
-        " --method sft --lora-rank 16 --quantize nf4",
-    ),
+/// Ways to train it on a GPU, the most memory first.
+const ON_A_GPU: [&str; 3] = [
+    "all weights with AdamW",
+    "LoRA on 16 bits",
+    "LoRA on 4 bits",
 ];
 
 /// By this program's engine, on a processor.
-const ON_A_PROCESSOR: [TrainingSetup; 3] = [
-    ("all weights with AdamW", ""),
-    ("LoRA", ""),
-    ("LoRA on a GGUF file in 4 bits", ""),
+const ON_A_PROCESSOR: [&str; 3] = [
+    "all weights with AdamW",
+    "LoRA",
+    "LoRA on a GGUF file in 4 bits",
 ];
 
 /// Bits of a weight in Q4_0: 32 weights in 18 bytes.
@@ -50,7 +42,7 @@ pub enum Trainer {
 
 impl Trainer {
     /// The ways, and what follows `each with one sequence of … tokens`.
-    fn ways(self) -> (&'static [TrainingSetup; 3], &'static str) {
+    fn ways(self) -> (&'static [&'static str; 3], &'static str) {
         match self {
             Trainer::Gpu => (&ON_A_GPU, ", as a GPU trainer counts"),
             Trainer::Processor => (&ON_A_PROCESSOR, ", on this processor"),
@@ -69,6 +61,10 @@ pub struct Asked {
     wanted: Option<usize>,
     /// It asks for fine-tuning: thousands of examples, not a whole pretraining.
     tunes: bool,
+    /// The method that it names.
+    method: Option<Method>,
+    /// The memory or the GPU that it names, as an option of `llmtui plan`.
+    room: Option<String>,
     plans: [Plan; 3],
 }
 
@@ -80,12 +76,23 @@ impl Asked {
         device: &Device,
         mfu: Option<f64>,
     ) -> Option<Asked> {
-        let (said, model) = named(question).or_else(|| sized(question))?;
-        let (wanted, tunes) = wish(question);
+        let Said {
+            model: (said, model),
+            wanted,
+            tunes,
+            method,
+            device: named,
+        } = said::read(question)?;
+        // A GPU that the question names is counted in place of this machine, whose speed says nothing of it.
+        let (trainer, device, mfu, room) = match named {
+            Some(named) => (named.trainer, named.device, None, Some(named.option)),
+            None => (trainer, device.clone(), mfu, None),
+        };
+        let tunes = tunes || method.is_some_and(|method| method != Method::Pretrain);
         let plans = [0, 1, 2].map(|way| {
             let mut request = reference_request(model);
             if way > 0 || tunes {
-                request.method = Method::Sft;
+                request.method = method.unwrap_or(Method::Sft);
             }
             if way > 0 {
                 request.lora = Some(Lora {
@@ -101,6 +108,8 @@ impl Asked {
                     request.precision = Precision::Fp32;
                     let bytes = model.arch.n_params() / Q4_0_WEIGHTS * Q4_0_BITS / 8;
                     request.extras.packed_bytes = (way == 2).then_some(bytes);
+                    request.extras.answers =
+                        request.method.rolls_out().then(|| answers(request.seq_len));
                 }
             }
             request.device = device.clone();
@@ -114,6 +123,8 @@ impl Asked {
             said,
             wanted,
             tunes,
+            method,
+            room,
             plans,
         })
     }
@@ -121,9 +132,13 @@ impl Asked {
     /// `qwen2.5-7b, 7.62B parameters`, and what a bare size is counted as.
     fn name(&self) -> String {
         let n = human::short(self.model.arch.n_params() as f64);
-        match self.said.eq_ignore_ascii_case(self.model.name) {
+        let name = match self.said.eq_ignore_ascii_case(self.model.name) {
             true => format!("{}, {n} parameters", self.said),
             false => format!("{}, counted as {} ({n})", self.said, self.model.name),
+        };
+        match self.method {
+            Some(method) => format!("{name}, {}", method.facts().title),
+            None => name,
         }
     }
 
@@ -132,7 +147,7 @@ impl Asked {
         let (ways, counted) = self.trainer.ways();
         let needs = self.plans.iter().zip(ways);
         let needs: Vec<String> = needs
-            .map(|(plan, (way, _))| format!("{way} {}", human::bytes(plan.p50_bytes())))
+            .map(|(plan, way)| format!("{way} {}", human::bytes(plan.p50_bytes())))
             .collect();
         let has_room = |plan: &Plan| matches!(plan.verdict(), Some(Verdict::Fits | Verdict::Tight));
         let fits = self.plans.iter().position(has_room);
@@ -143,9 +158,14 @@ impl Asked {
                 let fit = match fits {
                     None => "none of them fits, a smaller model does".to_string(),
                     Some(0) => "all of them fit".to_string(),
-                    Some(way) => format!("{} fits", ways[way].0),
+                    Some(way) => format!("{} fits", ways[way]),
                 };
-                format!(" {} has {}: {fit}", device.name, capacity(bytes))
+                match self.room {
+                    Some(_) if device.peak_flops.is_none() => {
+                        format!(" In {}: {fit}", capacity(bytes))
+                    }
+                    _ => format!(" {} has {}: {fit}", device.name, capacity(bytes)),
+                }
             }
         };
         // What was asked for, where it fits.
@@ -169,7 +189,7 @@ impl Asked {
         let time = Duration::try_from_secs_f64(3600.0 * work.hours?).ok()?;
         let how = match is_the_one_that_fits {
             true => "that way".to_string(),
-            false => format!("with {}", self.trainer.ways().0[way].0),
+            false => format!("with {}", self.trainer.ways().0[way]),
         };
         Some(format!(
             "; {} tokens {how} take about {} of computing",
@@ -181,13 +201,36 @@ impl Asked {
     /// What `llmtui plan` is asked for one of the ways.
     fn options(&self, way: usize) -> String {
         let model = self.model.name;
+        let room = self.room.as_deref().unwrap_or_default();
+        let method = self.method.unwrap_or(Method::Sft).word();
         match (self.trainer, way) {
-            (Trainer::Gpu, 0) if self.tunes => format!("{model} --method sft"),
-            (Trainer::Gpu, _) => format!("{model}{}", self.trainer.ways().0[way].1),
-            (Trainer::Processor, 0) if self.tunes => "sft -s train.from=MODEL".into(),
-            (Trainer::Processor, 0) => model.into(),
-            (Trainer::Processor, 1) => "sft-lora -s train.from=MODEL".into(),
-            (Trainer::Processor, _) => "sft-lora -s train.from=MODEL.gguf".into(),
+            (Trainer::Gpu, 0) if !self.tunes => format!("{model}{room}"),
+            (Trainer::Gpu, 0) => format!("{model} --method {method}{room}"),
+            (Trainer::Gpu, way) => {
+                let base = if way == 2 { " --quantize nf4" } else { "" };
+                format!("{model} --method {method} --lora-rank {RANK}{base}{room}")
+            }
+            (Trainer::Processor, 0) if !self.tunes => model.into(),
+            (Trainer::Processor, way) => {
+                let file = if way == 2 { ".gguf" } else { "" };
+                format!("{} -s train.from=MODEL{file}", self.preset(way > 0))
+            }
+        }
+    }
+
+    /// The preset of a method, with adapters or without.
+    fn preset(&self, adapts: bool) -> String {
+        let adapter = if adapts { " -s adapter=lora" } else { "" };
+        match self.method.unwrap_or(Method::Sft) {
+            Method::Sft | Method::Pretrain if adapts => "sft-lora".into(),
+            Method::Sft => "sft".into(),
+            Method::Pretrain => "cpt".into(),
+            Method::Grpo => format!("grpo-gsm8k{adapter}"),
+            Method::Rloo => format!("grpo-gsm8k -s method=rloo{adapter}"),
+            Method::Ppo => {
+                format!("grpo-gsm8k -s method=ppo -s rollout.group_size=1{adapter}")
+            }
+            method => format!("{}{adapter}", method.word()),
         }
     }
 
@@ -203,69 +246,20 @@ impl Asked {
     }
 }
 
-/// The way that a question names, by its number, and whether it asks for fine-tuning.
-fn wish(question: &str) -> (Option<usize>, bool) {
-    let words: Vec<String> = question
-        .split(|c: char| !c.is_alphanumeric())
-        .map(str::to_lowercase)
-        .collect();
-    let any = |known: &[&str]| words.iter().any(|word| known.contains(&&**word));
-    let adapts = any(&["lora", "dora", "peft", "adapter", "adapters"]);
-    let packed = any(&["qlora", "nf4", "gguf", "4bit", "quantized", "quantised"])
-        || words
-            .windows(2)
-            .any(|pair| pair[0] == "4" && pair[1].starts_with("bit"));
-    let way = match (any(&["qlora"]) || (adapts && packed), adapts) {
-        (true, _) => Some(2),
-        (false, true) => Some(1),
-        (false, false) => None,
-    };
-    let tuned = |word: &String| word.starts_with("finetun") || word.starts_with("tun");
-    let tunes = way.is_some() || any(&["sft"]) || words.iter().any(tuned);
-    (way, tunes)
-}
-
-/// Words without the marks around them.
-fn bare(word: &str) -> &str {
-    word.trim_matches(|c: char| !c.is_alphanumeric())
-}
-
-/// A model by its name.
-fn named(question: &str) -> Option<(String, &'static ReferenceModel)> {
-    question
-        .split_whitespace()
-        .map(bare)
-        .find_map(|word| Some((one_line(word), models::find(word)?)))
-}
-
-/// A model by its size: `7B`, `500M`, `7 billion`; a number of tokens is none.
-fn sized(question: &str) -> Option<(String, &'static ReferenceModel)> {
-    let words: Vec<String> = question
-        .split_whitespace()
-        .map(|word| bare(word).to_lowercase())
-        .collect();
-    words.iter().enumerate().find_map(|(at, word)| {
-        let next = words.get(at + 1).map_or("", String::as_str);
-        let head = word.split('-').next().unwrap_or(word);
-        let (text, behind) = match next {
-            "billion" | "million" => (
-                format!("{head}{}", &next[..1]),
-                words.get(at + 2).map_or("", String::as_str),
-            ),
-            _ => (head.to_string(), next),
-        };
-        let counts = text.ends_with(['b', 'm']) && text.starts_with(|c: char| c.is_ascii_digit());
-        if !counts || behind.starts_with("token") || word.contains("-token") {
-            return None;
-        }
-        let n = parse_count(&text).ok()? as f64;
-        let apart = |model: &ReferenceModel| (model.arch.n_params() as f64 / n).ln().abs();
-        let dense = MODELS
-            .iter()
-            .filter(|model| model.arch.n_active() == model.arch.n_params());
-        let nearest = dense.min_by(|a, b| apart(a).total_cmp(&apart(b)))?;
-        (apart(nearest) < ALIKE.ln()).then(|| (text.to_uppercase(), nearest))
-    })
+/// Answers that fill their rows, each learned from once.
+fn answers(seq_len: u64) -> Answers {
+    Answers {
+        tokens: seq_len,
+        has_reference: false,
+        has_old_policy: false,
+        is_reused: false,
+        is_linear: true,
+        cold_share: 0.0,
+        epochs: 1,
+        max_new_tokens: seq_len,
+        length: None,
+        prompts: None,
+    }
 }
 
 #[cfg(test)]
@@ -349,7 +343,7 @@ mod tests {
             ("lora of 8b in 4-bit", (Some(2), true)),
             ("8B with adapters on a GGUF", (Some(2), true)),
         ] {
-            assert_eq!(super::wish(question), wish, "{question}");
+            assert_eq!(said::wish(question), wish, "{question}");
         }
         let device = Device {
             peak_flops: Some(1e15),
@@ -374,6 +368,65 @@ mod tests {
         let little = of("lora on llama-3.1-8b?", 12 << 30).unwrap();
         assert!(little.contains("LoRA on 4 bits fits"), "{little}");
         assert!(little.contains("--quantize nf4"), "{little}");
+    }
+
+    /// In place of this machine, which has a terabyte here.
+    #[test]
+    fn a_memory_a_gpu_and_a_method_of_the_question_are_counted() {
+        let text = |question: &str| of(question, 1 << 40).unwrap();
+        let grpo = text("can I do grpo on a 8b model with 24 GB");
+        for part in [
+            "8B, counted as llama-3.1-8b (8.03B), GRPO: all weights",
+            "In 24 GB (22.4 GiB): LoRA on 4 bits fits",
+            "`llmtui plan llama-3.1-8b --method grpo --lora-rank 16 --quantize nf4 --memory 24GB`",
+        ] {
+            assert!(grpo.contains(part), "{part} in {grpo}");
+        }
+        let sft = text("can I fine-tune an 8b model with 24 GB");
+        assert!(
+            sft.contains("In 24 GB (22.4 GiB): LoRA on 16 bits fits"),
+            "{sft}"
+        );
+        let h100 = text("dpo of llama-3.1-8b on an H100");
+        assert!(
+            h100.contains("H100 has 79.6 GiB: LoRA on 16 bits fits"),
+            "{h100}"
+        );
+        assert!(
+            h100.contains("--method dpo --lora-rank 16 --gpu H100`"),
+            "{h100}"
+        );
+        let a100 = text("qlora of a 13B on an a100 40gb?");
+        assert!(a100.contains("A100-40 has 40 GiB"), "{a100}");
+        let ppo = text("ppo with lora for 8B in 24GB vram");
+        assert!(ppo.contains("--method ppo --lora-rank 16"), "{ppo}");
+        // Main memory is this engine's.
+        let ram = text("can I train a 1.5b model with 16 GB RAM on a laptop");
+        assert!(
+            ram.contains("on this processor. In 16 GB (14.9 GiB)"),
+            "{ram}"
+        );
+        let data = text("can I train 8b on 24 GB of text");
+        assert!(data.contains("this machine has 1"), "{data}");
+    }
+
+    /// Keys and values of the answers are counted, on a processor too.
+    #[test]
+    fn answers_of_its_own_take_memory() {
+        let device = Device::limit("this machine", Some(64 << 30));
+        let bytes = |question: &str, trainer| {
+            let asked = Asked::of(question, trainer, &device, None).unwrap();
+            asked.plans.each_ref().map(Plan::p50_bytes)
+        };
+        for trainer in [Trainer::Gpu, Trainer::Processor] {
+            let (sft, grpo) = (
+                bytes("sft of 1.5b", trainer),
+                bytes("grpo of 1.5b", trainer),
+            );
+            for (sft, grpo) in sft.iter().zip(grpo) {
+                assert!(grpo > *sft, "{trainer:?}: {grpo} {sft}");
+            }
+        }
     }
 
     #[test]

@@ -2,14 +2,6 @@
 
 use super::facts::Subject;
 
-/// Words of any question.
-const STOP_WORDS: [&str; 40] = [
-    "a", "an", "and", "are", "at", "be", "but", "can", "did", "do", "does", "down", "for", "get",
-    "go", "goes", "how", "i", "in", "is", "it", "itself", "many", "model", "much", "my", "not",
-    "of", "on", "or", "the", "this", "to", "train", "training", "what", "which", "why", "will",
-    "with",
-];
-
 /// A page as it ships.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
@@ -18,7 +10,7 @@ pub struct Page {
     /// The question.
     pub title: &'static str,
     /// Words that lead here.
-    ask: Vec<&'static str>,
+    pub(super) ask: Vec<&'static str>,
     /// Pages to read next.
     pub see: Vec<&'static str>,
     /// Rules of `diagnosis` whose findings it explains.
@@ -58,33 +50,6 @@ impl Page {
         })
     }
 
-    /// How many of the words lead here; a word of the title or the id counts more, one that stands in any question nothing.
-    pub(super) fn score(&self, asked: &[String]) -> usize {
-        let title: Vec<String> = super::words(self.title).collect();
-        let is_title = |word: &str| title.iter().any(|known| stem(known) == stem(word));
-        let of_word = |word: &String| match () {
-            () if STOP_WORDS.contains(&word.as_str()) => 0,
-            () if *word == self.id => 4,
-            () if is_title(word) => 3,
-            () if self.ask.iter().any(|known| stem(known) == stem(word)) => 2,
-            () if word.len() > 4
-                && self
-                    .ask
-                    .iter()
-                    .any(|known| known.starts_with(word.as_str())) =>
-            {
-                1
-            }
-            () => 0,
-        };
-        asked.iter().map(of_word).sum()
-    }
-
-    /// Words that lead here.
-    pub(super) fn known(&self) -> impl Iterator<Item = &'static str> {
-        self.ask.iter().copied().chain([self.id])
-    }
-
     /// What stands in braces.
     #[cfg(test)]
     pub(super) fn marks(&self) -> impl Iterator<Item = &'static str> + '_ {
@@ -113,13 +78,6 @@ impl Page {
             missing,
         }
     }
-}
-
-/// A word without its ending: `spike`, `spikes` and `spiking` are one.
-fn stem(word: &str) -> &str {
-    let ends = ["ing", "ed", "es", "s", "e"];
-    let bare = ends.iter().find_map(|end| word.strip_suffix(end));
-    bare.filter(|bare| bare.len() > 2).unwrap_or(word)
 }
 
 /// What a line begins with when it is an item of a list (`- `, or `  - ` of one within another), and its words.

@@ -1,75 +1,84 @@
-//! Questions that a verb answers, not a page.
+//! Questions that a verb answers.
 
-/// Words of a question, and the verb with what it does.
-const VERBS: [(&[&str], &str); 10] = [
-    (
-        &["export", "gguf", "ollama", "safetensors", "convert"],
-        "llmtui export writes a checkpoint as GGUF or safetensors for other programs",
+/// A verb as an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verb {
+    /// Its word after `llmtui`.
+    pub id: &'static str,
+    /// Words that lead to it.
+    pub(super) ask: &'static str,
+    /// What it does.
+    pub says: &'static str,
+}
+
+const fn verb(id: &'static str, ask: &'static str, says: &'static str) -> Verb {
+    Verb { id, ask, says }
+}
+
+pub(super) const VERBS: [Verb; 13] = [
+    verb(
+        "export",
+        "export gguf ollama safetensors convert",
+        "`llmtui export` writes a checkpoint as GGUF or safetensors for other programs",
     ),
-    (
-        &["repeat", "repeats", "repeating", "repetition", "loops"],
-        "a repetition penalty or a higher temperature helps: llmtui chat --repetition-penalty 1.1 --temperature 0.8",
+    verb(
+        "chat",
+        "chat talk ask prompt generate inference",
+        "`llmtui chat RUN` talks with a checkpoint",
     ),
-    (
-        &["chat", "talk", "ask", "prompt", "generate", "inference"],
-        "llmtui chat RUN talks with a checkpoint",
+    verb(
+        "serve",
+        "json schema structured grammar tool tools api serve http openai",
+        "`llmtui serve` answers over OpenAI's API, in a JSON schema (response_format) and with tool calls",
     ),
-    (
-        &["json", "schema", "structured", "grammar", "tool", "tools"],
-        "llmtui serve answers in a JSON schema (response_format) and calls tools",
+    verb(
+        "merge",
+        "merge merging slerp ties dare combine lora",
+        "`llmtui merge` adds adapters to their base, or makes one model of several",
     ),
-    (
-        &["merge", "merging", "slerp", "ties", "dare", "combine"],
-        "llmtui merge adds adapters to their base, or makes one model of several",
+    verb(
+        "eval",
+        "evaluate eval benchmark benchmarks tasks",
+        "`llmtui eval` measures models on tasks",
     ),
-    (
-        &["evaluate", "eval", "benchmark", "benchmarks", "tasks"],
-        "llmtui eval measures models on tasks",
+    verb(
+        "runs",
+        "compare runs list checkpoints folder path",
+        "`llmtui runs` lists runs and where they are, with `--compare` beside each other; checkpoints are in RUN/checkpoints",
     ),
-    (
-        &["compare", "runs", "list"],
-        "llmtui runs lists runs, with --compare beside each other",
+    verb(
+        "stop",
+        "stoprun pause abort cancel",
+        "`llmtui stop RUN` ends a live run after a checkpoint; `llmtui pause` and `llmtui resume` hold it and go on",
     ),
-    (
-        &["publish", "upload", "share", "release", "hub"],
-        "llmtui release checks a model folder and uploads it",
+    verb(
+        "release",
+        "publish upload share release hub",
+        "`llmtui release` checks a model folder and uploads it",
     ),
-    (
-        &["quantize", "quantise", "quantization", "int8", "q4"],
-        "llmtui quantize writes weights in fewer bits",
+    verb(
+        "quantize",
+        "quantize quantise quantization int8 q4",
+        "`llmtui quantize` writes weights in fewer bits",
     ),
-    (
-        &["tune", "sweep", "hyperparameters"],
-        "llmtui sweep tries several values of settings",
+    verb(
+        "sweep",
+        "tune sweep hyperparameters search",
+        "`llmtui sweep` tries several values of settings",
+    ),
+    verb(
+        "import",
+        "import axolotl llama-factory llamafactory trl config convert",
+        "`llmtui import` converts a LLaMA-Factory, Axolotl or TRL config",
+    ),
+    verb(
+        "watch",
+        "watch tensorboard wandb transformers trainer log logs other program",
+        "`llmtui watch PATH` shows a run of another program from its logs, and `llmtui diagnose PATH` judges it",
+    ),
+    verb(
+        "report",
+        "report html summary share curves",
+        "`llmtui report RUN --to report.html` writes a run as one file",
     ),
 ];
-
-/// The verb that most words of a question lead to, with how many they are; of equal ones the first.
-pub(super) fn wanted(question: &str) -> Option<(usize, &'static str)> {
-    let asked: Vec<String> = super::words(question).collect();
-    let known = |word: &&&str| asked.iter().any(|asked| asked == *word);
-    let counted = VERBS
-        .iter()
-        .map(|(words, says)| (words.iter().filter(known).count(), *says));
-    let found = counted.filter(|(hits, _)| *hits > 0);
-    found.rev().max_by_key(|(hits, _)| *hits)
-}
-
-/// What answers a question that no page does.
-pub fn verb(question: &str) -> Option<&'static str> {
-    wanted(question).map(|(_, says)| says)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn questions_about_verbs_name_them() {
-        let named = |question: &str| verb(question).unwrap_or_default();
-        assert!(named("how do I export to gguf").starts_with("llmtui export"));
-        assert!(named("how do I chat").starts_with("llmtui chat"));
-        assert!(named("my model repeats itself").contains("repetition penalty"));
-        assert_eq!(verb("xyzzy"), None);
-    }
-}

@@ -107,6 +107,36 @@ fn steps_from_the_end_stay_at_the_end() {
 }
 
 #[test]
+fn the_guide_answers_what_is_typed() {
+    let mut bench = Bench::new();
+    bench.press("ctrl-g").write("rank hang nccl");
+    let picture = bench.picture(100, 30);
+    assert!(
+        picture.contains("A rank hangs in the middle of a run"),
+        "{picture}"
+    );
+    assert!(!picture.contains("Can this machine train it?"), "{picture}");
+    let page = bench.press("enter").picture(100, 30);
+    assert!(page.contains("Cause: One rank died"), "{page}");
+    // A step back each: to the answers, to all questions.
+    let picture = bench.press("esc").picture(100, 30);
+    assert!(picture.contains("A rank hangs"), "{picture}");
+    let picture = bench.press("esc").picture(100, 30);
+    assert!(picture.contains("Can this machine train it?"), "{picture}");
+    bench.write("what is grad_norm");
+    let term = bench.press("enter").picture(100, 30);
+    assert!(
+        term.contains("grad_norm, a metric") && term.contains("Normal: "),
+        "{term}"
+    );
+    bench.press("esc").press("esc").write("zxcv");
+    let none = bench.press("enter").picture(100, 30);
+    assert!(none.contains("nothing answers this"), "{none}");
+    bench.press("esc").press("esc");
+    assert_eq!(bench.app.overlays.len(), 0);
+}
+
+#[test]
 fn a_toast_lies_over_no_field_and_goes_with_its_cause() {
     let mut bench = Bench::new();
     let slot = bench.live();
