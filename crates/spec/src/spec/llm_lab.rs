@@ -196,19 +196,23 @@ mod tests {
         plain["use_lora"] = json!(false);
         assert_eq!(at(&loaded(&plain), "adapter"), Value::Null);
 
-        let dpo = json!({
-            "method": "dpo", "batch_size": 128, "mini_batch_size": 32, "learning_rate": 1.4e-5, "max_steps": 100,
-            "reference_checkpoint": null, "use_lora": false, "lora_r": 8, "data": {"format": "preference", "path": "Cargo.toml"},
-            "data.tokenizer": "bpe",
-        });
-        let read = crate::spec::load_text("dpo.json", &dpo.to_string(), &SpecSources::default());
-        let said = read.map(|read| {
-            (
-                at(&read, "train.micro_batch_size"),
-                at(&read, "train.grad_accum_steps"),
-            )
-        });
-        assert_eq!(said.unwrap(), (json!(32), json!(4)));
+        // A batch of mini-batches is several updates of a rollout, or micro-steps of one update.
+        let batch = |more: Value| {
+            let mut map =
+                json!({"batch_size": 128, "mini_batch_size": 32, "reference_checkpoint": null});
+            let map = map.as_object_mut().unwrap();
+            map.extend(more.as_object().unwrap().clone());
+            super::rewrite(map);
+            Value::Object(map.clone())
+        };
+        assert_eq!(
+            batch(json!({"method": "dpo"})),
+            json!({"batch_size": 32, "method": "dpo", "train.grad_accum_steps": 4})
+        );
+        assert_eq!(
+            batch(json!({"reward_model_name": "rm", "vf_coef": 0.1})),
+            json!({"batch_size": 32, "vf_coef": 0.1, "rollout.steps": 4, "rewards": [{"model": {"path": "rm"}}]})
+        );
     }
 
     /// A spec of ours keeps its errors.

@@ -23,7 +23,7 @@ pub(super) fn refused(
                     "has the messages of conversation trees, one a row (columns: {}): as plain text the users' messages would be learned like the answers, each without its conversation",
                     names()
                 ),
-                "write each path from a first message to a last reply as one row, {messages: [{role: user, content: …}, {role: assistant, content: …}]}, following parent_id; data.format: text reads every message as a text",
+                "`llmtui data convert FILE --to messages --trees` joins them by parent_id into conversations; data.format: text reads every message as a text",
             ))
         }
         FormatId::PromptOnly

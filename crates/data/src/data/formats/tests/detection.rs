@@ -142,7 +142,7 @@ fn messages_of_a_tree_are_no_plain_text() {
     for unit in [None, Some(Unit::Text)] {
         let error = detect(&rows, &Columns::default(), unit).unwrap_err();
         assert!(error.to_string().contains("conversation trees"), "{error}");
-        assert!(error.hint().contains("parent_id"), "{error}");
+        assert!(error.hint().contains("--trees"), "{error}");
     }
     // Who says so gets it.
     let columns: Columns = [("text", "text")].into_iter().collect();
