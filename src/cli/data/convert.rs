@@ -108,7 +108,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut n_skipped = 0_u64;
     let mut changes: BTreeMap<&str, u64> = BTreeMap::new();
     if args.trees {
-        return join(&subject, cx, args.skip_bad_rows, (out, &path));
+        return join(&subject, cx, args.skip_bad_rows, (out, path.as_path()));
     }
     each(&subject, cx, &mut |row| match fields(&row, &to) {
         Ok(fields) => {

@@ -86,13 +86,14 @@ mod tests {
         let two = [gpu("A100"), gpu("A100")];
         let found = idle_gpu(&spec(&[]), &two, true).unwrap();
         assert!(found.evidence.to_string().contains("2 GPUs"), "{found:?}");
-        for (words, gpus) in [
-            (&[][..], &[][..]),
-            (&["engine=torch"], &one[..]),
+        let nothing: [(&[&str], &[GpuSummary]); 4] = [
+            (&[], &[]),
+            (&["engine=torch"], &one),
             (&["engine=auto"], &one),
             // Ranks have no such optimizer.
             (&["optimizer=lion"], &one),
-        ] {
+        ];
+        for (words, gpus) in nothing {
             assert_eq!(idle_gpu(&spec(words), gpus, true), None, "{words:?}");
         }
     }
