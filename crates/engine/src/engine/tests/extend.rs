@@ -66,12 +66,19 @@ fn the_settings_of_an_extended_run_are_reviewed_again() {
         };
         events.iter().filter_map(of).collect()
     };
-    let run = Run::new(&["max_steps=10", "preflight.enabled=true"]);
+    let run = Run::new(&[
+        "max_steps=10",
+        "schedule.cosine.warmup_steps=10",
+        "preflight.enabled=true",
+    ]);
     let first = run.go();
     assert_eq!(finished(&first).0, Outcome::Completed);
     keep_log(&run, &first);
     let before = reviewed(&first);
-    assert!(before.len() == 1 && before[0].contains("10"), "{before:?}");
+    assert!(
+        before.len() == 1 && before[0].contains("warm-up takes 10 steps"),
+        "{before:?}"
+    );
     let longer = reviewed(&to_step(&run, 40, false).resumed());
     assert!(longer.len() == 1 && longer != before, "{longer:?}");
     // What the log says already is not said again.
