@@ -198,7 +198,8 @@ mod tests {
         };
         let (first, tight) = share(1e-9);
         let (_, loose) = share(1e9);
-        assert!(first < 0.5, "{first}");
-        assert!(tight < 0.5 && loose > 0.99, "{tight} {loose}");
+        // Only rows that no token met do not move.
+        assert!(first < 0.9 && tight < 0.9, "{first} {tight}");
+        assert!(loose > 0.99, "{loose}");
     }
 }

@@ -255,7 +255,7 @@ mod tests {
             "method: ipo\nadapter: none\nrewards: [number, {length: {}}]",
             "data: {path: a.txt, tokenizer: bpe}\neval: {every: 0.2}",
             "adapter:\nmodel: {position: {rope: {theta: 500000}}}",
-            "method: {dpo:}",
+            "method:\n  dpo:",
         ] {
             assert_eq!(fault(text), None, "{text}");
         }
