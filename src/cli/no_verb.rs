@@ -51,9 +51,7 @@ fn resume_of_none(error: &clap::Error, typed: &[String]) -> Option<String> {
     Some(words.join(" "))
 }
 
-/// Options of other trainers that are options here too, under another name.
-const OPTIONS: &[(&str, &str)] = &[("output_dir", "--runs-dir"), ("logging_dir", "--runs-dir")];
-/// Options of theirs that name a section here: the setting that is meant.
+/// Options of other trainers that name a section here: the setting that is meant.
 const SECTIONS: &[(&str, &str)] = &[
     ("data", "data.path"),
     ("data_path", "data.path"),
@@ -61,18 +59,6 @@ const SECTIONS: &[(&str, &str)] = &[
     ("model", "train.from"),
     ("bs", "train.micro_batch_size"),
 ];
-
-/// The option that a word of another tool means, with its value.
-fn other_option(word: &str) -> Option<(&'static str, Option<&str>)> {
-    let name = word.strip_prefix("--")?;
-    let (key, value) = match name.split_once('=') {
-        Some((key, value)) => (key, Some(value)),
-        None => (name, None),
-    };
-    let key = key.replace('-', "_");
-    let (_, own) = OPTIONS.iter().find(|(theirs, _)| *theirs == key)?;
-    Some((own, value))
-}
 
 /// The command with settings of a spec where they were written as options (`--lr 1e-3`) or alone (`lr=1e-3`): each behind its
 /// own `-s`.
@@ -88,12 +74,6 @@ fn as_settings(error: &clap::Error, typed: &[String]) -> Option<String> {
     while let Some(word) = rest.next() {
         if let Some(sub) = verb.find_subcommand(word) {
             verb = sub;
-        }
-        if let Some((own, value)) = other_option(word) {
-            words.push(own.into());
-            words.extend(value.map(shell_quote));
-            changed = true;
-            continue;
         }
         match setting(word, rest.peek().copied(), verb) {
             Some((setting, used_next)) => {
@@ -288,10 +268,6 @@ mod tests {
             (
                 "llmtui plan quickstart micro_batch_size=4",
                 "llmtui plan quickstart -s micro_batch_size=4",
-            ),
-            (
-                "llmtui train sft --output-dir x --seed 3",
-                "llmtui train sft --runs-dir x -s seed=3",
             ),
             (
                 "llmtui train sft --model org/name --data=a.jsonl",
