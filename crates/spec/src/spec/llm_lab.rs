@@ -185,11 +185,11 @@ mod tests {
             "weight_decay": 0.01, "max_grad_norm": 1.0, "optimizer": "adamw", "adamw_beta1": 0.9, "lion_beta1": 0.9,
             "scheduler": "cosine", "warmup_steps": 100, "log_every": 10, "save_every": 500, "eval_every": 500,
             "eval_steps": 50, "save_best_only": true, "output_dir": "sft_checkpoints", "use_lora": true,
-            "lora_preset": "custom", "lora_target_modules": ["q_proj", "v_proj"], "lora_r": 8, "lora_alpha": 16,
+            "lora_preset": "custom", "lora_target_modules": ["o_proj", "down_proj"], "lora_r": 8, "lora_alpha": 16,
         });
         let read = loaded(&sft);
         assert_eq!(at(&read, "eval.batches"), 50);
-        assert_eq!(at(&read, "adapter.lora.custom"), json!(["query", "value"]));
+        assert_eq!(at(&read, "adapter.lora.custom"), json!(["output", "down"]));
         assert_eq!(at(&read, "adapter.lora.rank"), 8);
         assert!(read.notes().iter().any(|note| note.contains("--runs-dir")));
         let mut plain = sft.clone();

@@ -3,16 +3,13 @@
 
 use crate::base::files::{is_absent, read_plain_text};
 use crate::base::text::shown;
-use crate::models;
+use crate::models::{self, MAX_ADAPTERS};
 use crate::run::RunDir;
 use crate::spec::{RunSpec, yaml};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-
-/// The longest chain of adapters.
-const MAX_ADAPTERS: usize = 8;
 
 /// What to do about a spec that [`by_other_runs`] cannot read.
 pub const UNREADABLE_FIX: &str =
