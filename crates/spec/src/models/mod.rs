@@ -10,7 +10,9 @@ mod scorer;
 
 pub use by_parameter::ByParameter;
 pub use fetch::{Fetched, HubModel, Parts, cached, fetch, hub_model, repo};
-pub use folder::{Folder, Outline, has_chat_template, is_adapter_alone, notes, outline, under};
+pub use folder::{
+    Folder, Outline, find_under, has_chat_template, is_adapter_alone, notes, outline, under,
+};
 pub use scorer::{AnswerRead, RewardModel};
 
 use crate::base::text::{one_line, shown};
