@@ -146,7 +146,7 @@ pub fn from_a_run(target: &str, mut set: Vec<String>, cx: &Context) -> anyhow::R
             one_line(&said),
             one_line(&step)
         );
-        set.push(format!("train.from={}", found.display()));
+        set.push(format!("train.from={}", found.to_string_lossy()));
     }
     Ok(set)
 }

@@ -32,7 +32,7 @@ pub fn idle_gpu(spec: &RunSpec, gpus: &[GpuSummary], torch_installed: bool) -> O
         1 => format!("the GPU here ({name})"),
         n => format!("the {n} GPUs here ({name})"),
     };
-    let evidence = format!("engine: candle trains on the CPU and leaves {which} idle");
+    let evidence = format!("llmtui's own engine trains on the CPU and leaves {which} idle");
     let settings = match choice.settings.is_empty() {
         true => "-s engine=torch".to_string(),
         false => choice.settings,
