@@ -4,15 +4,13 @@
 
 use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
-use crate::base::files::{
-    DELETED, is_stale_temporary, is_temporary, read_plain_text, remove_folder,
-};
+use crate::base::files::{DELETED, is_stale_temporary, is_temporary, remove_folder};
 use crate::base::human;
 use crate::base::json;
 use crate::base::ssh::shell_quote;
 use crate::base::text::{one_line, shown};
 use crate::data::store;
-use crate::engine::checkpoint::{by_other_runs, is_needed, named_by};
+use crate::engine::checkpoint::{UNREADABLE_FIX, by_other_runs, is_needed, named_in};
 use crate::pipeline::PipelineDir;
 use crate::run::index::{self, RunStatus};
 use crate::run::log::scan_events;
@@ -37,7 +35,7 @@ pub struct Args {
     /// Delete what is listed
     #[arg(short, long)]
     pub yes: bool,
-    /// Print it as JSON: {deleted, bytes, items: [{place, what, path, bytes}]}
+    /// Print it as JSON: {deleted, bytes, items: [{place, what, path, bytes}], unreadable: [why]}
     #[arg(long)]
     pub json: bool,
 }
@@ -51,11 +49,12 @@ struct Garbage {
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let (all, _) = index::list(&cx.runs_dir)?;
+    // Those of runs that cannot be read, too.
+    let needed = specs_in(&cx.runs_dir).and_then(|specs| needed(&specs));
     let all: Vec<RunDir> = all
         .iter()
         .filter_map(|r| RunDir::open(&r.path).ok())
         .collect();
-    let needed = needed(&all);
     let stages: BTreeSet<String> = PipelineDir::list(&cx.runs_dir)
         .into_iter()
         .flat_map(|(_, state)| state.stages)
@@ -82,7 +81,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             }
             continue;
         }
-        let waste = of_run(run, &needed)?;
+        let (waste, judged) = of_run(run, &needed)?;
+        ledger.unreadable.extend(judged.err());
         // What is held counts as live: it is judged before.
         let _held = args.yes.then(|| run.lock()).transpose()?;
         for waste in &waste {
@@ -125,6 +125,8 @@ struct Collector<'a> {
     out: StdoutLock<'static>,
     items: Vec<Value>,
     bytes: u64,
+    /// Specs that could not be read: what their runs need is not known, so checkpoints are kept.
+    unreadable: BTreeSet<String>,
     /// The heading that the last line stands under.
     place: String,
 }
@@ -137,6 +139,7 @@ impl Collector<'_> {
             out: std::io::stdout().lock(),
             items: Vec::new(),
             bytes: 0,
+            unreadable: BTreeSet::new(),
             place: String::new(),
         }
     }
@@ -172,11 +175,17 @@ impl Collector<'_> {
 
     /// Sums up; `run` is the one that was named.
     fn close(mut self, run: Option<&RunDir>) -> anyhow::Result<()> {
+        for why in &self.unreadable {
+            errln!(
+                "note: checkpoints are kept, because a run that cannot be read may need them ({why}): {UNREADABLE_FIX}"
+            );
+        }
         if self.args.json {
             let all = json!({
                 "deleted": self.args.yes,
                 "bytes": self.bytes,
                 "items": self.items,
+                "unreadable": self.unreadable,
             });
             writeln!(self.out, "{}", super::out::json(&all)?)?;
             return Ok(());
@@ -256,19 +265,40 @@ fn refused(run: &RunDir) -> Option<Garbage> {
     })
 }
 
-/// What the specs of runs name, a checkpoint of another run among it: a resume reads it again.
-fn needed(runs: &[RunDir]) -> BTreeSet<PathBuf> {
-    let specs = runs
-        .iter()
-        .filter_map(|run| read_plain_text(run.spec_path()).ok());
-    specs.flat_map(|text| named_by(&text)).collect()
+/// Where the specs of the runs in a folder would be.
+fn specs_in(runs_dir: &Path) -> std::io::Result<Vec<PathBuf>> {
+    match std::fs::read_dir(runs_dir) {
+        Ok(entries) => entries
+            .map(|entry| Ok(entry?.path().join("spec.yaml")))
+            .collect(),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
 }
 
-fn of_run(run: &RunDir, needed: &BTreeSet<PathBuf>) -> anyhow::Result<Vec<Garbage>> {
+/// What the specs of runs name, a checkpoint of another run among it: a resume reads it again. `Err`: which spec cannot be
+/// read; its run may need any checkpoint.
+fn needed(specs: &[PathBuf]) -> std::io::Result<BTreeSet<PathBuf>> {
+    let mut named = BTreeSet::new();
+    for spec in specs {
+        named.extend(named_in(spec)?);
+    }
+    Ok(named)
+}
+
+/// What can go of a run; `Err` in its second part: why its checkpoints are kept, all of them.
+fn of_run(
+    run: &RunDir,
+    needed: &std::io::Result<BTreeSet<PathBuf>>,
+) -> anyhow::Result<(Vec<Garbage>, Result<(), String>)> {
     let mut waste = leftovers(run.path(), Held::ByTheRun);
     waste.extend(leftovers(&run.checkpoints_path(), Held::ByTheRun));
     // The run may lie in another folder than the runs that are listed: those beside it count.
-    let beside = by_other_runs(run);
+    let (needed, beside) = match (needed, by_other_runs(run)) {
+        (Ok(needed), Ok(beside)) => (needed, beside),
+        (Err(error), _) => return Ok((waste, Err(error.to_string()))),
+        (_, Err(error)) => return Ok((waste, Err(error.to_string()))),
+    };
     let is_needed =
         |entry: &CheckpointEntry| beside.contains(&entry.step) || is_needed(&entry.path, needed);
     // The run itself passes these over, whatever becomes of it.
@@ -279,7 +309,7 @@ fn of_run(run: &RunDir, needed: &BTreeSet<PathBuf>) -> anyhow::Result<Vec<Garbag
     waste.extend(given_up.map(|it| of_checkpoint(&it, ", given up and needed by no run")));
     // Whatever can be resumed keeps its older checkpoints: the newest one may turn out to be damaged.
     if index::summarize(run)?.status != RunStatus::Finished {
-        return Ok(waste);
+        return Ok((waste, Ok(())));
     }
     let all = run.checkpoints();
     let (best, newest) = (run.best_checkpoint(), all.last().cloned());
@@ -288,7 +318,7 @@ fn of_run(run: &RunDir, needed: &BTreeSet<PathBuf>) -> anyhow::Result<Vec<Garbag
     };
     let old = all.iter().filter(|entry| !kept(entry));
     waste.extend(old.map(|entry| of_checkpoint(entry, "")));
-    Ok(waste)
+    Ok((waste, Ok(())))
 }
 
 fn of_checkpoint(entry: &CheckpointEntry, why: &str) -> Garbage {
@@ -437,7 +467,8 @@ mod tests {
         let others = specs.map(|spec| run(dir.path(), &spec, &[]));
         let read = others.iter().map(|run| run_ref::spec_of(run).is_ok());
         assert_eq!(read.collect::<Vec<_>>(), [true, true, true, false]);
-        let needed = needed(&others);
+        let specs = others.map(|run| run.spec_path());
+        let needed = needed(&specs).unwrap();
         let all = made.checkpoints().into_iter();
         let kept: Vec<bool> = all.map(|entry| is_needed(&entry.path, &needed)).collect();
         assert_eq!(kept, [true, true, true, true, true, false]);
@@ -455,8 +486,9 @@ mod tests {
         let from = format!("train: {{from: {}}}", entries[1].path.display());
         let child = run(dir.path(), &from, &[]);
         let offered = || -> Vec<PathBuf> {
-            let waste = of_run(&made, &BTreeSet::new()).unwrap().into_iter();
-            waste.map(|waste| waste.path).collect()
+            let (waste, judged) = of_run(&made, &Ok(BTreeSet::new())).unwrap();
+            judged.unwrap();
+            waste.into_iter().map(|waste| waste.path).collect()
         };
         assert_eq!(offered(), [entries[2].path.clone()]);
         child.remove().unwrap();
@@ -464,6 +496,34 @@ mod tests {
             offered(),
             [entries[1].path.clone(), entries[2].path.clone()]
         );
+    }
+
+    /// It was offered when the spec of the run that began from it could not be read.
+    #[test]
+    fn nothing_that_an_unreadable_run_may_need_is_offered() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = run(dir.path(), "{}", &[1, 2, 3]);
+        for entry in &made.checkpoints()[1..] {
+            std::fs::write(entry.path.join(crate::run::GIVEN_UP), "").unwrap();
+        }
+        std::fs::create_dir(made.path().join(".del-old")).unwrap();
+        let child = run(dir.path(), "{}", &[]);
+        std::fs::remove_file(child.spec_path()).unwrap();
+        std::fs::create_dir(child.spec_path()).unwrap();
+        let (waste, judged) = of_run(&made, &Ok(BTreeSet::new())).unwrap();
+        let paths: Vec<PathBuf> = waste.into_iter().map(|waste| waste.path).collect();
+        assert_eq!(
+            paths,
+            [made.path().join(".del-old")],
+            "half a deletion goes on"
+        );
+        assert!(judged.unwrap_err().contains(&child.folder()));
+        // Of a run in another folder the list of runs says so.
+        let unread = needed(&[child.spec_path()]);
+        let elsewhere = tempfile::tempdir().unwrap();
+        let alone = run(elsewhere.path(), "{}", &[1]);
+        let (_, judged) = of_run(&alone, &unread).unwrap();
+        assert!(judged.is_err());
     }
 
     #[test]

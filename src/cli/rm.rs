@@ -2,11 +2,11 @@
 
 use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
-use crate::base::files::{Lock, read_plain_text};
+use crate::base::files::{Lock, is_absent};
 use crate::base::human;
 use crate::base::ssh::shell_quote;
 use crate::base::text::one_line;
-use crate::engine::checkpoint::{by_other_runs, named_by};
+use crate::engine::checkpoint::{UNREADABLE_FIX, by_other_runs, named_in};
 use crate::pipeline::{PipelineDir, State, membership};
 use crate::run::index::{ResolveError, RunSummary};
 use crate::run::lineage::find_parent;
@@ -60,7 +60,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     if args.yes {
         let (all, _unreadable) = index::list(&cx.runs_dir)?;
-        for note in doomed.left_behind(&all) {
+        let unknown = unknown_needs(&cx.runs_dir, &doomed.runs);
+        for note in doomed.left_behind(&all).into_iter().chain(unknown) {
             errln!("note: {note}");
         }
     }
@@ -113,6 +114,7 @@ impl Deletion {
             let need = needed_by(run, &self.runs, &all);
             lines.extend(need.map(|words| format!("  its model is needed by {words}")));
         }
+        lines.extend(unknown_needs(&cx.runs_dir, &self.runs));
         Ok(lines)
     }
 
@@ -228,9 +230,9 @@ fn delete(doomed: &Deletion, claims: Vec<Lock>) -> anyhow::Result<()> {
 /// Checkpoints that their runs have given up and that these began from.
 fn given_up_checkpoints(runs: &[RunDir]) -> BTreeSet<PathBuf> {
     let specs = runs.iter();
-    let specs = specs.filter_map(|run| read_plain_text(run.spec_path()).ok());
-    let named = specs.flat_map(|text| named_by(&text));
+    let named = specs.filter_map(|run| named_in(&run.spec_path()).ok());
     named
+        .flatten()
         .filter_map(|path| {
             path.ancestors()
                 .find(|at| is_abandoned(at))
@@ -247,7 +249,8 @@ fn now_free(checkpoints: &BTreeSet<PathBuf>, runs_dir: &Path) -> Vec<String> {
         let entry = given_up.find(|entry| entry.path.canonicalize().ok().as_ref() == Some(path))?;
         let step = human::grouped(entry.step);
         let command = run_ref::command("gc", run.path(), runs_dir);
-        (!by_other_runs(&run).contains(&entry.step)).then(|| {
+        let needed = by_other_runs(&run).ok()?;
+        (!needed.contains(&entry.step)).then(|| {
             format!(
                 "{} gave up its checkpoint of step {step}, and no run needs it any more: {command} --yes deletes it",
                 one_line(&run.folder())
@@ -293,18 +296,45 @@ fn pipeline(word: &str, runs_dir: &Path) -> Option<(PipelineDir, State)> {
 }
 
 /// The runs beside a run that stay and read a model of it again at a resume: as their reward model, their critic, or under their
-/// adapters.
+/// adapters. One whose spec cannot be read is in [`unknown_needs`].
 fn readers(run: &RunDir, gone: &[RunDir], all: &[RunSummary]) -> Vec<String> {
     let Ok(own) = run.path().canonicalize() else {
         return Vec::new();
     };
     let stays = |other: &&RunSummary| !gone.iter().any(|run| run.folder() == other.id);
     let reads = |other: &&RunSummary| {
-        let spec = read_plain_text(other.path.join("spec.yaml")).unwrap_or_default();
-        named_by(&spec).iter().any(|path| path.starts_with(&own))
+        let named = named_in(&other.path.join("spec.yaml")).unwrap_or_default();
+        named.iter().any(|path| path.starts_with(&own))
     };
     let readers = all.iter().filter(stays).filter(reads);
     readers.map(|reader| one_line(&reader.id)).collect()
+}
+
+/// Runs of the directory that stay and whose needs cannot be read, each with why.
+fn unknown_needs(runs_dir: &Path, gone: &[RunDir]) -> Vec<String> {
+    let entries = match std::fs::read_dir(runs_dir) {
+        Ok(entries) => entries.collect::<Vec<_>>(),
+        Err(error) if is_absent(&error) => Vec::new(),
+        Err(error) => vec![Err(error)],
+    };
+    let stays = |path: &Path| !gone.iter().any(|run| same(run.path(), path));
+    let mut unknown: Vec<String> = entries
+        .into_iter()
+        .filter_map(|entry| match entry {
+            Ok(entry) if stays(&entry.path()) => named_in(&entry.path().join("spec.yaml")).err(),
+            Ok(_) => None,
+            Err(error) => Some(error),
+        })
+        .map(|why| {
+            format!("whether a run needs what is deleted is not known ({why}): {UNREADABLE_FIX}")
+        })
+        .collect();
+    unknown.sort();
+    unknown
+}
+
+fn same(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
 /// The runs that began from a run and stay: one whose adapter stands on its checkpoint does not open without it.
@@ -408,6 +438,24 @@ mod tests {
             )]
         );
         assert!(told(&[judge, grpo]).is_empty());
+    }
+
+    #[test]
+    fn a_run_whose_needs_cannot_be_read_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = SystemClock::new();
+        let [one, two] =
+            ["one", "two"].map(|name| RunDir::create(dir.path(), name, "{}", "", &clock).unwrap());
+        let gone = std::slice::from_ref(&one);
+        assert!(unknown_needs(dir.path(), gone).is_empty());
+        std::fs::remove_file(two.spec_path()).unwrap();
+        std::fs::create_dir(two.spec_path()).unwrap();
+        let unknown = unknown_needs(dir.path(), gone);
+        assert!(
+            unknown.len() == 1 && unknown[0].contains(&two.folder()),
+            "{unknown:?}"
+        );
+        assert!(unknown_needs(dir.path(), &[one, two]).is_empty());
     }
 
     #[test]

@@ -291,6 +291,13 @@ pub fn read_plain(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Whether an error says that there is nothing of that name, or that nothing can have it. All others, such as a lack of
+/// permission or of file handles, say nothing of what is there.
+pub fn is_absent(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory | InvalidFilename)
+}
+
 /// The same for text.
 ///
 /// # Errors

@@ -1,13 +1,14 @@
 //! A Hugging Face folder as a model source, and the facts about one that this build cannot run.
 
 use super::{ModelSource, SourceError};
-use crate::base::files::read_plain;
+use crate::base::files::{is_absent, read_plain, read_small};
 use crate::base::text::one_line;
 use crate::data::tokenizer::{self, Marks};
 use crate::hf::{self, HfError, TokenIds};
 use crate::llama_cpp::{GgufModel, is_gguf};
 use crate::nn::{HeadKind, Model, ModelConfig};
 use serde_json::{Map, Value};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Larger files of these names are something else.
@@ -43,6 +44,29 @@ pub(super) fn base_of(path: &Path) -> Result<PathBuf, SourceError> {
 /// What the adapter in a folder was trained on, where that is on this machine.
 pub fn under(adapter: &Path) -> Option<PathBuf> {
     base_of(adapter).ok()
+}
+
+/// The same, as far as it can be known.
+///
+/// # Errors
+/// The adapter's file is there and cannot be read, or its base cannot be looked up.
+pub fn find_under(adapter: &Path) -> io::Result<Option<PathBuf>> {
+    let config = match read_small(&adapter.join(hf::ADAPTER_CONFIG), MAX_JSON) {
+        Ok(bytes) => serde_json::from_slice::<Value>(&bytes)?,
+        Err(error) if is_absent(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let Some(said) = config["base_model_name_or_path"].as_str() else {
+        return Ok(None);
+    };
+    for place in [PathBuf::from(said), adapter.join(said)] {
+        match place.metadata() {
+            Ok(_) => return Ok(Some(place)),
+            Err(error) if is_absent(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
 }
 
 /// What to know of a model that its files do not tell plainly: a key that another program would read, a part that is left out; of an adapter alone also of what

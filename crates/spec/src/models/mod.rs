@@ -10,7 +10,9 @@ mod scorer;
 
 pub use by_parameter::ByParameter;
 pub use fetch::{Fetched, HubModel, Parts, cached, fetch, hub_model, repo};
-pub use folder::{Folder, Outline, has_chat_template, is_adapter_alone, notes, outline, under};
+pub use folder::{
+    Folder, Outline, find_under, has_chat_template, is_adapter_alone, notes, outline, under,
+};
 pub use scorer::{AnswerRead, RewardModel};
 
 use crate::base::text::{one_line, shown};
@@ -102,7 +104,7 @@ pub fn name_of(path: &Path) -> String {
 }
 
 /// Adapters that may stand on each other: DPO on SFT on a file is two.
-const MAX_ADAPTERS: usize = 8;
+pub const MAX_ADAPTERS: usize = 8;
 
 /// What may be named where a model is wanted.
 const FORMS: &str = "name a checkpoint folder such as runs/…/checkpoints/step-001000, a Hugging Face model folder, a .gguf file, or a hub id (org/name), for a GGUF file with which one (org/name:Q4_K_M)";

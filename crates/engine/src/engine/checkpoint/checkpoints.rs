@@ -5,8 +5,8 @@ use super::super::context::RunContext;
 use super::super::resume::{Loaded, adjust_loaded, load_for};
 use super::super::state::Progress;
 use super::{
-    CheckpointError, FOLDER, Fingerprint, Manifest, Store, by_other_runs, lacks_reference, name_of,
-    save,
+    CheckpointError, FOLDER, Fingerprint, Manifest, Store, UNREADABLE_FIX, by_other_runs,
+    lacks_reference, name_of, save,
 };
 use crate::base::text::shown;
 use crate::spec::RescuePolicy;
@@ -39,6 +39,8 @@ pub struct Checkpoints {
     saved: Option<Progress>,
     /// Step of the checkpoint that this process began from, while it has not written another of that step.
     begun_from: Option<u64>,
+    /// Why old checkpoints are kept that could not be judged, as it was last reported.
+    unread: Option<String>,
 }
 
 impl Checkpoints {
@@ -49,6 +51,7 @@ impl Checkpoints {
             saved_at: begun_from.as_ref().map(|progress| progress.step),
             begun_from: begun_from.as_ref().map(|progress| progress.step),
             saved: begun_from,
+            unread: None,
         }
     }
 
@@ -176,7 +179,8 @@ impl Checkpoints {
     /// A checkpoint that was given up may be the base of another run.
     fn warn_of_a_replaced_base(&self, cx: &mut RunContext<'_, '_>) {
         let step = cx.step();
-        if self.store.abandoned().contains(&step) && by_other_runs(&cx.job.run_dir).contains(&step)
+        if self.store.abandoned().contains(&step)
+            && by_other_runs(&cx.job.run_dir).is_ok_and(|needed| needed.contains(&step))
         {
             let what = format!(
                 "the checkpoint of step {step} that another run begins from is replaced by that of this course"
@@ -196,7 +200,11 @@ impl Checkpoints {
         // Specs are read only where something would go.
         let needed = match self.store.list().len() > keep || !self.store.abandoned().is_empty() {
             true => by_other_runs(&cx.job.run_dir),
-            false => Default::default(),
+            false => Ok(Default::default()),
+        };
+        let needed = match needed {
+            Ok(needed) => needed,
+            Err(error) => return self.warn_of_unread(cx, &error),
         };
         let also: Vec<u64> = best
             .into_iter()
@@ -211,6 +219,18 @@ impl Checkpoints {
                 format!("older checkpoints could not be deleted: {error}"),
                 "delete them if the disk fills up",
             );
+        }
+    }
+
+    /// Old checkpoints stay where nobody knows who needs them; each cause is reported once.
+    fn warn_of_unread(&mut self, cx: &mut RunContext<'_, '_>, error: &std::io::Error) {
+        let message =
+            format!("older checkpoints are kept: a run beside this one may need them ({error})");
+        if self.unread.as_ref() != Some(&message) {
+            let step = cx.step();
+            cx.port
+                .warn(step, "prune_failed", message.clone(), UNREADABLE_FIX);
+            self.unread = Some(message);
         }
     }
 
@@ -263,14 +283,21 @@ impl Checkpoints {
         let any = self.store.list().iter().any(|found| found.step >= step);
         let needed = match any {
             true => by_other_runs(&cx.job.run_dir),
-            false => Default::default(),
+            false => Ok(Default::default()),
         };
         let here = cx.state.progress.step;
+        let known = needed.is_ok();
+        // Where it is not known who needs them, all stay, marked: `llmtui gc` deletes them once it is.
+        let needed = needed.unwrap_or_else(|error| {
+            self.warn_of_unread(cx, &error);
+            self.store.list().iter().map(|found| found.step).collect()
+        });
         match self.store.retire_from(step, &needed) {
             Ok(kept) if kept.is_empty() => {}
             Ok(kept) => {
+                let begin = if known { "begin" } else { "may begin" };
                 let words = format!(
-                    "other runs begin from the checkpoints of steps {kept:?}, which this run gave up: they stay for those, and this \
+                    "other runs {begin} from the checkpoints of steps {kept:?}, which this run gave up: they stay for those, and this \
                      run passes them over"
                 );
                 cx.port.note(here, words);

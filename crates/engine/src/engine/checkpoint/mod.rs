@@ -26,7 +26,7 @@ pub use crate::run::checkpoints::{FOLDER, STATE, name_of};
 pub use error::CheckpointError;
 pub use fingerprint::{Fingerprint, FrozenModel};
 pub use manifest::{Fault, Manifest};
-pub use needed::{by_other_runs, is_needed, named_by};
+pub use needed::{UNREADABLE_FIX, by_other_runs, is_needed, named_in};
 pub use readjust::{forget_adjustments, recount};
 pub use store::{Found, Store};
 

@@ -180,7 +180,17 @@ impl Trainer<'_, '_> {
     /// Goes back to a kept checkpoint. The ones after it belong to an abandoned course: they are deleted, so that no
     /// later resume takes them for this one's. Refused if another run depends on one of them.
     fn handle_rollback(&mut self, id: CommandId, step: u64) -> Result<(), EngineError> {
-        let needed = checkpoint::by_other_runs(&self.cx.job.run_dir);
+        let needed = match checkpoint::by_other_runs(&self.cx.job.run_dir) {
+            Ok(needed) => needed,
+            Err(error) => {
+                let why = format!(
+                    "a run beside this one may start from a checkpoint that a roll-back would delete ({error}): {}",
+                    checkpoint::UNREADABLE_FIX
+                );
+                self.cx.port.reject(id, why);
+                return Ok(());
+            }
+        };
         let stands = |needed: &u64| *needed > step && self.checkpoints.has_checkpoint(*needed);
         if let Some(later) = needed.into_iter().find(stands) {
             let run = text::one_line(self.cx.job.run_dir.id());
