@@ -30,6 +30,7 @@ use crate::base::human;
 use crate::base::paths::Env;
 use crate::base::text::shown;
 use crate::data::{Batch, DataEnv, Dataset};
+use crate::run::log::scan_events;
 use crate::spec::RunSpec;
 use crate::wire::{Event, Outcome, Phase};
 #[cfg(test)]
@@ -55,6 +56,8 @@ pub struct Subject<'a> {
     pub ranks: Option<u64>,
     /// Computes on after a failed check: the run begins in spite of it.
     pub all: bool,
+    /// Why the checks that compute are left out; empty where they are made.
+    pub left_out: String,
     /// Results of checks that compute, made shortly before.
     earlier: Option<Earlier>,
 }
@@ -111,7 +114,10 @@ pub fn check_all(subject: &mut Subject<'_>, on_check: &mut dyn FnMut(&Checked) -
         let mut of_the_machine = false;
         let known = earlier.as_ref().filter(|_| check.computes);
         let known = known.and_then(|earlier| earlier.of(check.id));
+        let left_out =
+            (check.computes && !subject.left_out.is_empty()).then_some(&subject.left_out);
         let found = match (failed.filter(|_| check.computes && !subject.all), known) {
+            _ if left_out.is_some() => Finding::unknown(left_out.cloned().unwrap_or_default(), ""),
             (Some(title), _) => Finding::unknown(
                 format!("not run, because a check failed: {title}"),
                 "fix that one first",
@@ -196,6 +202,7 @@ pub fn check_spec(
         clock,
         ranks,
         all: false,
+        left_out: String::new(),
         earlier: None,
     };
     let mut findings = Vec::new();
@@ -220,7 +227,13 @@ pub(super) fn gate(cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
     let mut starved: Option<String> = None;
     let remote = cx.state.models.remote.as_ref();
     let ranks = remote.map(|remote| remote.ranks() as u64);
-    let key = earlier::key(cx.spec, &cx.data, &cx.state);
+    let n_params = cx.state.models.policy.n_params();
+    let left_out = too_large(remote.is_some(), n_params).unwrap_or_default();
+    let key = match left_out.is_empty() {
+        true => earlier::key(cx.spec, &cx.data, &cx.state),
+        // Its weights are read for nothing.
+        false => None,
+    };
     let earlier = key.and_then(|key| earlier::find(&job.env, &key, clock.now()));
     if let Some(earlier) = &earlier {
         let ago = human::duration(earlier.age);
@@ -239,6 +252,7 @@ pub(super) fn gate(cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
         clock: &*clock,
         ranks,
         all: job.force,
+        left_out,
         earlier,
     };
     let port = &mut *cx.port;
@@ -274,6 +288,42 @@ pub(super) fn gate(cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
         "preflight failed: {}; --force trains anyway",
         failed.join("; ")
     )))
+}
+
+/// Why checks that compute are not made: they train a twin on the processor, which for a model that needs GPUs would take hours.
+pub fn too_large(on_ranks: bool, n_params: usize) -> Option<String> {
+    const MOST: usize = 50_000_000;
+    (on_ranks && n_params > MOST).then(|| {
+        format!(
+            "not made with engine: torch, where a copy of {} parameters would train on the CPU",
+            human::short(n_params as f64)
+        )
+    })
+}
+
+/// The settings, reviewed again at a resume: one with another last step makes other passes over its data than the log says.
+pub(super) fn review_again(cx: &mut RunContext<'_, '_>) {
+    let mut logged = None;
+    // A log that cannot be read has no advice to correct.
+    let _ = scan_events(&cx.job.run_dir.events_path(), &["Checked"], |event| {
+        if let Event::Checked { finding, .. } = event
+            && finding.id == settings::CHECK.id
+        {
+            logged = Some(finding.evidence.to_string());
+        }
+    });
+    let remote = cx.state.models.remote.as_ref();
+    let ranks = remote.map(|remote| remote.ranks() as u64);
+    let found = settings::of(cx.spec, &cx.data, ranks);
+    if logged.is_some_and(|before| before != found.evidence.to_string()) {
+        let checked = Checked {
+            finding: found.named(settings::CHECK.id, settings::CHECK.title),
+            seconds: 0.0,
+            next: None,
+            of_the_machine: false,
+        };
+        cx.port.emit(checked.into());
+    }
 }
 
 impl From<Checked> for Event {
@@ -335,6 +385,45 @@ impl Subject<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A large model on GPUs had none of its checks made, also not those that read its data.
+    #[test]
+    fn of_a_large_model_on_ranks_only_what_computes_is_left_out() {
+        use crate::base::clock::SystemClock;
+        use crate::engine::tests::tiny;
+        assert_eq!(too_large(false, usize::MAX), None);
+        assert_eq!(too_large(true, 50_000_000), None);
+        let why = too_large(true, 1_200_000_000).unwrap();
+        assert!(why.contains("B parameters"), "{why}");
+        let (spec, data) = tiny(&[]);
+        let mut state = TrainState::fresh(&spec, &data).unwrap();
+        let (clock, room) = (SystemClock::new(), tempfile::tempdir().unwrap());
+        let mut subject = Subject {
+            spec: &spec,
+            data: &data,
+            state: &mut state,
+            twin: None,
+            scratch: room.path().join("scratch"),
+            room: room.path(),
+            clock: &clock,
+            ranks: Some(1),
+            all: false,
+            left_out: why.clone(),
+            earlier: None,
+        };
+        let mut found = Vec::new();
+        check_all(&mut subject, &mut |checked| {
+            found.push(checked.finding.clone());
+            true
+        });
+        assert!(subject.twin.is_none(), "nothing was trained");
+        for (check, finding) in CHECKS.iter().zip(&found) {
+            let is_left_out = finding.evidence.to_string() == why;
+            assert_eq!(is_left_out, check.computes, "{finding:?}");
+        }
+        let failed = found.iter().find(|finding| finding.status == Status::Fail);
+        assert_eq!(failed, None);
+    }
 
     #[test]
     fn a_check_that_the_disk_stops_is_no_broken_check() {

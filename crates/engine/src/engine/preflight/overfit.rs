@@ -264,6 +264,7 @@ mod tests {
             clock: &clock,
             ranks: None,
             all: false,
+            left_out: String::new(),
             earlier: None,
         })
     }

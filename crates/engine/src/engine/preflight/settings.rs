@@ -2,7 +2,9 @@
 
 use super::{Check, Subject};
 use crate::base::finding::{Finding, Signal};
+use crate::data::Dataset;
 use crate::engine::EngineError;
+use crate::spec::RunSpec;
 
 pub const CHECK: Check = Check {
     id: "settings",
@@ -12,8 +14,12 @@ pub const CHECK: Check = Check {
 };
 
 fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
-    let found = subject.spec.review_on(subject.data, subject.ranks);
-    Ok(judge(&found))
+    Ok(of(subject.spec, subject.data, subject.ranks))
+}
+
+/// The review of a spec on its data and so many ranks, as one finding.
+pub fn of(spec: &RunSpec, data: &Dataset, ranks: Option<u64>) -> Finding {
+    judge(&spec.review_on(data, ranks))
 }
 
 /// One warning of all of them.

@@ -54,6 +54,39 @@ fn a_finished_run_goes_on_by_a_schedule_over_all_of_its_steps() {
     assert!(told.contains("cosine schedule is recomputed"), "{told}");
 }
 
+/// The log kept the advice on the shorter run: too long a warm-up, too few passes over its data.
+#[test]
+fn the_settings_of_an_extended_run_are_reviewed_again() {
+    let reviewed = |events: &[Event]| -> Vec<String> {
+        let of = |event: &Event| match event {
+            Event::Checked { finding, .. } if finding.id == "settings" => {
+                Some(finding.evidence.to_string())
+            }
+            _ => None,
+        };
+        events.iter().filter_map(of).collect()
+    };
+    let run = Run::new(&[
+        "max_steps=10",
+        "schedule.cosine.warmup_steps=10",
+        "preflight.enabled=true",
+    ]);
+    let first = run.go();
+    assert_eq!(finished(&first).0, Outcome::Completed);
+    keep_log(&run, &first);
+    let before = reviewed(&first);
+    assert!(
+        before.len() == 1 && before[0].contains("warm-up takes 10 steps"),
+        "{before:?}"
+    );
+    // What the log says already is not said again.
+    let same = to_step(&run, 10, false).resumed();
+    assert_eq!(finished(&same).0, Outcome::Completed);
+    assert!(reviewed(&same).is_empty());
+    let longer = reviewed(&to_step(&run, 40, false).resumed());
+    assert!(longer.len() == 1 && longer != before, "{longer:?}");
+}
+
 #[test]
 fn without_its_optimizers_state_it_goes_on_as_from_fresh_moments() {
     let run = Run::new(&[
