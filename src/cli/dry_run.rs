@@ -7,12 +7,12 @@ use super::target::{Target, print_notes};
 use super::{Context, out};
 use crate::base::finding::{Finding, Status};
 use crate::base::human::{counted, epochs, grouped, short};
-use crate::base::paths::Env;
 use crate::base::text::one_line;
 use crate::data::{DataEnv, Dataset};
 use crate::engine::checkpoint::{Fault, Manifest};
-use crate::engine::preflight::overlap;
+use crate::engine::preflight::{overlap, too_large};
 use crate::engine::{TrainState, check_reference, extra_sets, vocabulary_growth};
+use crate::plan::idle_gpu::idle_gpu_here;
 use crate::plan::start::known_ranks;
 use crate::rewards::WeightedReward;
 use crate::spec::{Origin, RolloutLength, RunSpec};
@@ -107,7 +107,7 @@ pub fn run(target: &Target, spec: RunSpec, json: bool, cx: &Context) -> anyhow::
     let blank = TrainState::blank(&spec, &data)?;
     let params = blank.models.policy.params();
     let sizes = (params.len() as u64, params.n_trainable() as u64);
-    let outline = outline(spec, &data, sizes, extra_tokens, target, &cx.env);
+    let outline = outline(spec, &data, sizes, extra_tokens, target, cx);
     if json {
         outln!("{}", out::json(&outline)?)?;
         return Ok(Exit::Done);
@@ -144,8 +144,9 @@ fn outline(
     (n_params, trainable_params): (u64, u64),
     extra_tokens: Vec<(String, u64)>,
     target: &Target,
-    env: &Env,
+    cx: &Context,
 ) -> Outline {
+    let env = &cx.env;
     let micro_steps = spec.train.micro_steps(spec.train.max_steps);
     let micro_batch = spec.train.micro_batch_size;
     let (run_tokens, places) = data.read(spec.seed, micro_steps, micro_batch);
@@ -174,6 +175,10 @@ fn outline(
             EnvironmentError::HINT
         )
     });
+    let unchecked = too_large(spec.engine.torch().is_some(), n_params as usize);
+    let unchecked = unchecked
+        .filter(|_| spec.preflight.enabled)
+        .map(|why| format!("preflight: checks that compute are {why}"));
     let rollouts = spec.rollout_length();
     let prompts = rollouts.map(|_| data.micro_steps_per_epoch(1).round() as u64);
     let learned = |n: u64| rollouts.is_none().then_some(n);
@@ -212,11 +217,13 @@ fn outline(
             .review_on(data, known_ranks(&spec, env))
             .into_iter()
             .chain(repeated(&spec, data))
+            .chain(idle_gpu_here(&spec, cx.hardware.as_deref(), env))
             .collect(),
         changes: changes.map(|note| note.to_string()).collect(),
         notes: (data.notes.iter().cloned())
             .chain(growth)
             .chain(lacking)
+            .chain(unchecked)
             .collect(),
         resumes,
         branch,

@@ -21,6 +21,7 @@ use super::step::Stepper;
 use super::tasks::Tasks;
 use super::{EngineError, EngineJob, Summary, preflight};
 use crate::base::human;
+use crate::plan::idle_gpu::idle_gpu_here;
 use crate::wire::{Event, Outcome, Phase};
 use generations::Generations;
 use stop::Flow;
@@ -101,27 +102,25 @@ pub(super) fn begin(
         );
         cx.port.note(step, what);
     }
-    if resumed_from.is_none() && job.spec.preflight.enabled && checks_are_worth_it(cx) {
-        preflight::gate(cx)?;
+    match (resumed_from, job.spec.preflight.enabled) {
+        (None, true) => preflight::gate(cx)?,
+        (Some(_), true) => preflight::review_again(cx),
+        (_, false) => {}
+    }
+    if resumed_from.is_none() {
+        note_idle_gpu(cx);
     }
     let outcome = trainer.train();
     trainer.summarize();
     outcome
 }
 
-/// Checks train a twin on the processor: for a model that needs a GPU they would take hours.
-fn checks_are_worth_it(cx: &mut RunContext<'_, '_>) -> bool {
-    const MOST: usize = 50_000_000;
-    let (elsewhere, params) = (
-        cx.state.models.remote.is_some(),
-        cx.state.models.policy.n_params(),
-    );
-    let worth_it = !elsewhere || params <= MOST;
-    if !worth_it {
-        let what = "the preflight checks were skipped: they would train a copy on the CPU";
-        cx.port.note(0, what.into());
+/// A GPU that a run on the processor leaves unused.
+fn note_idle_gpu(cx: &mut RunContext<'_, '_>) {
+    if let Some(found) = idle_gpu_here(cx.spec, None, &cx.job.env) {
+        let words = format!("{}: {}", found.evidence, found.fix);
+        cx.port.note(0, words);
     }
-    worth_it
 }
 
 impl Trainer<'_, '_> {

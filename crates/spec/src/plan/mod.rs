@@ -17,6 +17,7 @@ mod faults;
 pub mod general;
 pub mod gpus;
 mod host;
+pub mod idle_gpu;
 mod ledger;
 pub mod measured;
 mod method;

@@ -340,7 +340,7 @@ fn gpus_here(env: &Env) -> Vec<GpuSummary> {
 }
 
 /// Before the data are read nothing is known of them but a vocabulary's least size.
-fn least_data(spec: &RunSpec) -> DataSize {
+pub(super) fn least_data(spec: &RunSpec) -> DataSize {
     DataSize {
         vocab_size: room::least_vocabulary(spec),
         ..DataSize::default()

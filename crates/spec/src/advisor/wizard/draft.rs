@@ -79,6 +79,11 @@ impl Wizard {
         if preset.value("name") != name.as_str() {
             list.push(rec("name", name, ""));
         }
+        if !self.context.machine.gpus.is_empty() && preset.value("engine") == "candle" {
+            let why =
+                "this machine has a GPU: PyTorch trains on it where it can, decided at the start";
+            list.push(rec("engine", "auto", why));
+        }
         if self.answers.data == Some(DataAnswer::Path)
             && let Some(Ok(facts)) = self.data_facts()
         {

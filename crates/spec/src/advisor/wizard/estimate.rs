@@ -193,9 +193,10 @@ pub(super) fn lines(
             time_with_source(&plan, machine),
         ),
     };
-    let where_to = match machine.gpus.is_empty() {
-        true => machine.line(),
-        false => format!("{}; engine: candle trains on the CPU", machine.line()),
+    let where_to = match (machine.gpus.is_empty(), spec.engine.entry().id) {
+        (true, _) | (false, "torch") => machine.line(),
+        (false, "auto") => format!("{}; engine: auto decides at the start", machine.line()),
+        (false, _) => format!("{}; engine: candle trains on the CPU", machine.line()),
     };
     let disk = format!("{} for its checkpoints", human::bytes(plan.disk_bytes));
     let lines = [
