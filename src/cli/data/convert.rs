@@ -1,17 +1,17 @@
 //! `llmtui data convert`: the same rows in another format or file type.
 
-use super::{Source, bad_row, each, not_itself, overwrite, stem_and_ending, unwritten};
+use super::{Source, bad_row, each, not_itself, overwrite, stem_and_ending, unwritten, user_error};
 use crate::base::human::{counted, grouped};
 use crate::base::text::{one_line, shown};
 use crate::cli::Context;
 use crate::cli::exit::{Exit, Failure};
 use crate::data::RowFault;
-use crate::data::convert::{self, WRITERS, Writer};
-use crate::data::inspect::Read;
+use crate::data::convert::{self, Trees, WRITERS, Writer};
+use crate::data::inspect::{Read, Subject};
 use crate::data::sink::{Container, Sink};
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Most skipped rows to list.
 const LISTED: usize = 5;
@@ -28,6 +28,9 @@ pub struct Args {
     /// Output file; its extension selects the file type, .gz and .zst compress it. Default: NAME.TO.EXTENSION
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// Join the messages of trees (message_id, parent_id, role, text, as OpenAssistant's) into conversations, one for each last reply
+    #[arg(long)]
+    pub trees: bool,
     /// Skip and count rows the format cannot represent; otherwise the first one is an error
     #[arg(long)]
     pub skip_bad_rows: bool,
@@ -71,7 +74,17 @@ fn to(word: &str) -> anyhow::Result<To> {
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let to = to(&args.to)?;
-    let subject = args.source.subject()?;
+    let mut subject = args.source.subject()?;
+    if args.trees {
+        let is_messages = matches!(&to, To::Format(writer) if writer.id == "messages");
+        if !is_messages {
+            let what = "--trees makes conversations, which --to messages writes";
+            let fix = "--to messages first, and another format from that file";
+            return Err(Failure::user_error(what, fix).into());
+        }
+        // Each row is taken as it is.
+        subject.set_format("text").map_err(|e| user_error(&e))?;
+    }
     let path = match (&args.out, &to) {
         (Some(path), _) => path.clone(),
         (None, To::Format(writer)) => {
@@ -94,6 +107,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut skipped: Vec<RowFault> = Vec::new();
     let mut n_skipped = 0_u64;
     let mut changes: BTreeMap<&str, u64> = BTreeMap::new();
+    if args.trees {
+        return join(&subject, cx, args.skip_bad_rows, (out, path.as_path()));
+    }
     each(&subject, cx, &mut |row| match fields(&row, &to) {
         Ok(fields) => {
             if let (To::Format(writer), Ok(example)) = (&to, &row.example) {
@@ -123,6 +139,52 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         text.push_str(&format!("{rows} {were} skipped:\n"));
         for fault in &skipped {
             text.push_str(&format!("  {}\n", one_line(&fault.to_string())));
+        }
+    }
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(Exit::Done)
+}
+
+/// The conversations of a file of trees, which are whole once every row was read.
+fn join(
+    subject: &Subject,
+    cx: &Context,
+    skip_bad_rows: bool,
+    (mut out, path): (Sink, &Path),
+) -> anyhow::Result<Exit> {
+    let mut trees = Trees::default();
+    let mut skipped = 0_u64;
+    each(subject, cx, &mut |row| match trees.add(row.fields) {
+        Ok(()) => Ok(()),
+        Err(_) if skip_bad_rows => {
+            skipped += 1;
+            Ok(())
+        }
+        Err(why) => {
+            let fix =
+                "without --trees rows are read as they are; --skip-bad-rows leaves such rows out";
+            Err(bad_row(&RowFault::new(row.place, why, fix)))
+        }
+    })?;
+    let joined = trees.join();
+    for row in &joined.conversations {
+        out.write(row).map_err(unwritten)?;
+    }
+    let rows = out.finish().map_err(unwritten)?;
+    let mut text = format!("{}  {}\n", counted(rows, "conversation"), shown(path));
+    for (n, what) in [
+        (trees.deleted, "deleted messages were left out"),
+        (
+            joined.without_beginning,
+            "replies were left out: the beginning of their conversation is not in the file",
+        ),
+        (
+            skipped,
+            "rows were skipped, which are no messages of a tree",
+        ),
+    ] {
+        if n > 0 {
+            text.push_str(&format!("  {} {what}\n", grouped(n)));
         }
     }
     std::io::stdout().lock().write_all(text.as_bytes())?;

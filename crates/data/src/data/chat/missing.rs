@@ -126,7 +126,9 @@ mod tests {
         let chatml = Template::builtin("chatml").unwrap();
         let system = "{% if messages[0].role != 'system' %}<|im_start|>system\nBe good<|im_end|>\n{% endif %}";
         let own = format!("{system}{}", chatml.source());
-        let vocabulary = TokenizerConfig::Char.build("abc", "").unwrap();
+        let vocabulary = TokenizerConfig::Char(Default::default())
+            .build("abc", "")
+            .unwrap();
         let plain = vocabulary
             .clone()
             .with_template(&Template::from_jinja("t", &own).unwrap());

@@ -6,9 +6,11 @@ mod messages;
 mod prompt_completion;
 mod sharegpt;
 mod text;
+mod trees;
 
 use super::{Content, Example, Message, Turns};
 use serde_json::{Map, Value};
+pub use trees::{Joined, Trees};
 
 /// One format to write.
 #[derive(Debug, Clone, Copy)]

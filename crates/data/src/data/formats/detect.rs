@@ -2,6 +2,7 @@
 //! reported, and when two fit equally well the user decides.
 
 use super::columns::nearest;
+use super::not_whole::refused;
 use super::row::{Row, column_names};
 use super::{Columns, FormatId, HISTORY, Need, suggest, suggest_answers};
 use crate::base::near::within;
@@ -209,6 +210,7 @@ pub fn detect(
             let equal: Vec<FormatId> = equal.map(|c| c.format).collect();
             Err(in_doubt(first, &equal, unit))
         }
+        [best, ..] if let Some(error) = refused(best.format, sample, columns, unit) => Err(error),
         [best, others @ ..] => Ok(Detection {
             format: best.format,
             grounds,

@@ -3,6 +3,7 @@
 
 mod columns;
 mod detect;
+mod not_whole;
 mod pairs;
 mod row;
 mod suggest;

@@ -126,3 +126,45 @@ fn a_format_that_the_method_cannot_learn_from_goes_behind_one_that_it_can() {
     let found = |unit| detect(&rows, &Columns::default(), Some(unit)).unwrap();
     assert_eq!(found(Unit::Pair).format, FormatId::Preference);
 }
+
+/// SFT learned to write the users' turns of OpenAssistant's trees.
+#[test]
+fn messages_of_a_tree_are_no_plain_text() {
+    let message = |id: &str, parent: Value, role: &str| {
+        record(
+            json!({"message_id": id, "parent_id": parent, "role": role, "text": "a", "lang": "en"}),
+        )
+    };
+    let rows = [
+        message("1", Value::Null, "prompter"),
+        message("2", json!("1"), "assistant"),
+    ];
+    for unit in [None, Some(Unit::Text)] {
+        let error = detect(&rows, &Columns::default(), unit).unwrap_err();
+        assert!(error.to_string().contains("conversation trees"), "{error}");
+        assert!(error.hint().contains("--trees"), "{error}");
+    }
+    // Who says so gets it.
+    let columns: Columns = [("text", "text")].into_iter().collect();
+    let found = detect(&rows, &columns, Some(Unit::Text)).unwrap();
+    assert_eq!(found.format, FormatId::Text);
+    // A thread's number alone is no tree.
+    let row = record(json!({"message_id": "1", "role": "x", "text": "a"}));
+    assert!(detect(&[row], &Columns::default(), None).is_ok());
+}
+
+/// Labels of steps were dropped, and the rows were prompts.
+#[test]
+fn lists_of_completions_are_no_bare_prompts() {
+    let step =
+        || record(json!({"prompt": "1+1", "completions": ["a", "b"], "labels": [true, false]}));
+    let scored = || record(json!({"prompt": "1+1", "completions": ["a", "b"], "scores": [1, 2]}));
+    let error = detect(&[step()], &Columns::default(), None).unwrap_err();
+    assert!(error.to_string().contains("stepwise"), "{error}");
+    let error = detect(&[scored()], &Columns::default(), None).unwrap_err();
+    assert!(error.to_string().contains("several completions"), "{error}");
+    assert!(error.hint().contains("data.format: prompt_only"), "{error}");
+    // A method that writes its own answers wants the prompts.
+    let found = detect(&[step()], &Columns::default(), Some(Unit::Prompt)).unwrap();
+    assert_eq!(found.format, FormatId::PromptOnly);
+}
