@@ -140,6 +140,8 @@ impl App {
                 effects
             }
             Incoming::CaughtUp => {
+                // The first whole picture: who has just attached waits for it.
+                self.ask_draw();
                 let (now, elapsed) = (self.store.now, self.store.elapsed);
                 if let Some(held) = &mut self.store.held {
                     held.link = LinkState::Live;
