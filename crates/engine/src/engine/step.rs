@@ -337,6 +337,11 @@ impl Stepper {
         {
             set(id::UPDATE_RATIO, ratio);
         }
+        if !log.last.skipped
+            && let Some(share) = cx.state.optimizer.unclipped()
+        {
+            set(id::UNCLIPPED, share);
+        }
         if self.experience.has_own_answers() {
             set(WRITING, log.answering.as_secs_f64() / seconds);
         }

@@ -160,6 +160,10 @@ impl UpdateRule for Averaged {
         self.rule.mean_gradient()
     }
 
+    fn unclipped(&self) -> Option<f64> {
+        self.rule.unclipped()
+    }
+
     fn state(&self) -> Vec<StatePart> {
         let len = self.other.len();
         let own = [

@@ -118,6 +118,10 @@ pub trait UpdateRule: Send {
     fn take_curvature(&mut self, _params: &Params, _labels: f64) -> Result<()> {
         Ok(())
     }
+    /// The share of elements whose change the last update did not clip; `None` of a rule that clips none, and before the first.
+    fn unclipped(&self) -> Option<f64> {
+        None
+    }
     /// The running mean of each element's squared gradient, once the rule has one.
     fn mean_square(&self) -> Option<MeanSquare> {
         None

@@ -79,6 +79,7 @@ impl super::Optimizer for Config {
             config: self.clone(),
             held: HostState::new("sophia", &buffers, &[STEPS, TAKEN]),
             tensors: Tensors::new(groups::parts(params, groups)?),
+            free: (0, 0),
         }))
     }
 }
@@ -88,6 +89,8 @@ struct Sophia {
     config: Config,
     held: HostState,
     tensors: Tensors,
+    /// Elements that the last update did not clip, and all of them.
+    free: (usize, usize),
 }
 
 const STEPS: &str = "sophia.steps";
@@ -107,12 +110,14 @@ impl UpdateRule for Sophia {
         };
         let [mean, curvature] = self.held.buffers()?;
         groups::check_len("sophia", params, mean.len())?;
-        let tensors = &mut self.tensors;
+        let (tensors, free) = (&mut self.tensors, &mut self.free);
+        *free = (0, 0);
         open(params, |weights, grads| {
             tensors.update(weights, grads, |_, part, weights, grads| {
                 let own = part.grads..part.grads + part.len;
                 let state = (&mut mean[own.clone()], &curvature[own]);
-                sophia::update(&rule, part, weights, grads, state);
+                free.0 += sophia::update(&rule, part, weights, grads, state);
+                free.1 += part.len;
             });
         })
     }
@@ -137,6 +142,11 @@ impl UpdateRule for Sophia {
 
     fn mean_gradient(&self) -> Option<&'static str> {
         Some(MEAN)
+    }
+
+    fn unclipped(&self) -> Option<f64> {
+        let (free, all) = self.free;
+        (all > 0).then(|| free as f64 / all as f64)
     }
 
     state_is_held!();
@@ -166,5 +176,30 @@ mod tests {
             update(&mut model, &mut *rule, step..step + 1);
         }
         assert_eq!(wanted, [3, 6]);
+    }
+
+    /// Without an estimate of the curvature every element that moves is clipped; with a small ρ·h none is.
+    #[test]
+    fn the_share_of_unclipped_elements_is_that_of_the_last_update() {
+        let share = |rho: f64| {
+            let mut model = model();
+            let config = Config {
+                every: 1,
+                rho,
+                ..Config::default()
+            };
+            let mut rule = config.build(model.params()).unwrap();
+            assert_eq!(rule.unclipped(), None);
+            update(&mut model, &mut *rule, 0..1);
+            let first = rule.unclipped().unwrap();
+            rule.take_curvature(model.params(), 8.0).unwrap();
+            update(&mut model, &mut *rule, 1..2);
+            (first, rule.unclipped().unwrap())
+        };
+        let (first, tight) = share(1e-9);
+        let (_, loose) = share(1e9);
+        // Only rows that no token met do not move.
+        assert!(first < 0.9 && tight < 0.9, "{first} {tight}");
+        assert!(loose > 0.99, "{loose}");
     }
 }

@@ -23,6 +23,8 @@ pub const TOKEN_ACCURACY: &str = "mean_token_accuracy";
 pub const LR: &str = "lr";
 pub const CLIPPED: &str = "clipped";
 pub const UPDATE_RATIO: &str = "update_ratio";
+/// Of Sophia.
+pub const UNCLIPPED: &str = "unclipped";
 pub const EPOCHS: &str = "epochs";
 pub const TOK_PER_SEC: &str = "tok_per_sec";
 pub const STEP_MS: &str = "step_ms";

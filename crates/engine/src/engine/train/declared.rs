@@ -51,6 +51,7 @@ impl Trainer<'_, '_> {
             id::VAL_PPL => likelihood,
             id::VAL_BPB => likelihood && data.val_bytes_per_token().is_some(),
             // Methods that measure it declare it themselves.
+            id::UNCLIPPED => spec.optimizer.needs_curvature(),
             id::TOKEN_ACCURACY | id::VAL_TOKEN_ACCURACY => false,
             _ => !id::OF_EXPERTS.contains(&id) || spec.model.moe.is_some(),
         }
