@@ -42,6 +42,12 @@ pub struct Cpu {
     pub allowed_list: String,
     /// The cgroup's CPU quota, if any.
     pub quota: Option<f64>,
+    /// Threads of the whole machine that ran or wanted to, mean of a minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<f64>,
+    /// Other programs with running threads where there are more of them than cores, the busiest first, each with their number.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub busy: Vec<(String, usize)>,
     /// NUMA nodes.
     pub nodes: usize,
     /// Instruction sets relevant to the kernels, in Linux's names: `avx2`, `avx512f`, `amx_tile`, `asimd` …

@@ -27,8 +27,8 @@ fn judge(machine: &Machine) -> Finding {
     match without {
         Some(evidence) => Finding::warn(
             evidence,
-            "float16 has a narrow range: losses need scaling, norms and softmax need float32",
-            "train in float16 with loss scaling, or in float32",
+            "matmuls in bfloat16 would be emulated, or fail; float16 needs loss scaling, which llmtui does not have",
+            "train in float32, which train.precision: auto does there; half the parameters of a newer GPU fit",
         ),
         None => Finding::pass("every GPU has it"),
     }

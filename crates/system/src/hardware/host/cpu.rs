@@ -1,6 +1,6 @@
 //! The processor: its name, the cores available to this process, its instruction sets.
 
-use super::{Root, cgroup};
+use super::{Root, cgroup, process};
 use crate::hardware::machine::Cpu;
 
 /// Relevant instruction sets, in Linux's spelling.
@@ -54,7 +54,15 @@ pub fn read(root: &Root) -> Cpu {
         "" => logical,
         list => count(list).min(logical.max(1)),
     };
+    let load = load_of(root);
+    // Each process is read: only where there is something to find.
+    let crowded = load.is_some_and(|load| logical > 0 && load >= logical as f64);
     Cpu {
+        load,
+        busy: match crowded {
+            true => process::running(root, std::process::id()),
+            false => Vec::new(),
+        },
         model: value(&["model name", "Model", "cpu model"])
             .map(tidy)
             .unwrap_or_default(),
@@ -76,6 +84,13 @@ pub fn read(root: &Root) -> Cpu {
             .map(|feature| (*feature).into())
             .collect(),
     }
+}
+
+/// The load average of the last minute.
+fn load_of(root: &Root) -> Option<f64> {
+    let text = root.read("proc/loadavg")?;
+    let load: f64 = text.split_whitespace().next()?.parse().ok()?;
+    load.is_finite().then_some(load)
 }
 
 /// Without trademarks, clock rates and filler: `Intel(R) Xeon(R) Platinum 8480+ CPU @ 2.0GHz` → `Intel Xeon Platinum 8480+`.
@@ -124,6 +139,34 @@ mod tests {
         assert_eq!(cpu.allowed_list, "2-5");
         assert_eq!(cpu.features, ["avx", "avx2", "avx512f", "amx_tile"]);
         assert_eq!(cpu.widest(), "AMX");
+    }
+
+    #[test]
+    fn what_runs_is_counted_where_there_is_more_of_it_than_cores() {
+        let files = |load: &'static str| {
+            [
+                ("proc/cpuinfo", "processor\t: 0\nprocessor\t: 1\n"),
+                ("proc/loadavg", load),
+                ("proc/7/comm", "rustc\n"),
+                ("proc/7/task/7/stat", "7 (rustc) S 1 7\n"),
+                ("proc/7/task/8/stat", "8 (rustc (x) y) R 1 7\n"),
+                ("proc/7/task/9/stat", "9 (rustc) R 1 7\n"),
+                ("proc/12/comm", "pyth\x1bon\n"),
+                ("proc/12/task/12/stat", "12 (python) R 1 12\n"),
+                ("proc/13/comm", "idle\n"),
+                ("proc/13/task/13/stat", "13 (idle) S 1 13\n"),
+            ]
+        };
+        let (_keep, root) = tree(&files("12.40 9.01 3.00 4/512 99\n"));
+        let cpu = read(&root);
+        assert_eq!(cpu.load, Some(12.4));
+        let names: Vec<_> = cpu.busy.iter().map(|(name, n)| (&**name, *n)).collect();
+        assert_eq!((names[0], names.len()), (("rustc", 2), 2));
+        assert!(!names[1].0.contains('\x1b'), "{names:?}");
+        let (_keep, root) = tree(&files("0.40 9.01 3.00 4/512 99\n"));
+        assert!(read(&root).busy.is_empty(), "a quiet machine");
+        let (_keep, root) = tree(&[]);
+        assert_eq!(read(&root).load, None);
     }
 
     #[test]

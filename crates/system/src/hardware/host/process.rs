@@ -59,6 +59,40 @@ pub fn started_kib(root: &Root) -> u64 {
     sum
 }
 
+/// Most programs that are named.
+const NAMED: usize = 3;
+
+/// The programs besides this process whose threads are running now, each with their number, the busiest first.
+pub(super) fn running(root: &Root, own: u32) -> Vec<(String, usize)> {
+    let mut found: Vec<(String, usize)> = Vec::new();
+    let pids = root.names("proc").into_iter();
+    let pids = pids.filter_map(|name| name.parse::<u32>().ok());
+    for pid in pids.filter(|pid| *pid != own).take(MOST_PROCESSES) {
+        let tasks = format!("proc/{pid}/task");
+        let runs = |task: &String| {
+            let stat = root.read(&format!("{tasks}/{task}/stat"));
+            // The name, in parentheses, may hold anything.
+            stat.is_some_and(|stat| {
+                stat.rsplit_once(')')
+                    .is_some_and(|(_, rest)| rest.trim_start().starts_with('R'))
+            })
+        };
+        let n = root.names(&tasks).iter().filter(|task| runs(task)).count();
+        if n == 0 {
+            continue;
+        }
+        let name = root.read(&format!("proc/{pid}/comm")).unwrap_or_default();
+        let name = one_line(name.trim());
+        match found.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, threads)) => *threads += n,
+            None => found.push((name, n)),
+        }
+    }
+    found.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    found.truncate(NAMED);
+    found
+}
+
 /// The children of a process; each of its threads has its own list (proc(5)).
 fn started_by(root: &Root, pid: &str) -> Vec<String> {
     let tasks = format!("proc/{pid}/task");
