@@ -46,6 +46,7 @@ impl SpecArgs {
             Failure::user_error("which spec? Name a preset or a file", "llmtui presets list")
         })?;
         let set = super::model_ref::with_runs(&self.set, cx)?;
+        let set = super::model_ref::from_a_run(target, set, cx)?;
         super::model_ref::pull_for_spec(target, &set, cx)?;
         let sources = cx.spec_sources();
         if pipeline::text_of(target, &sources).is_some()

@@ -128,6 +128,29 @@ pub fn with_runs(set: &[String], cx: &Context) -> anyhow::Result<Vec<String>> {
     set.iter().map(one).collect()
 }
 
+/// The overrides, and the best checkpoint of the run that a spec's file names in `train.from`, as after `-s`.
+///
+/// # Errors
+/// The run has no checkpoint.
+pub fn from_a_run(target: &str, mut set: Vec<String>, cx: &Context) -> anyhow::Result<Vec<String>> {
+    let Some(said) = spec::start_of(target, &set, &cx.spec_sources()) else {
+        return Ok(set);
+    };
+    let full = expand_home(Path::new(&said), Path::new(""), cx.env.home.as_deref());
+    let full = full.map_or_else(|_| said.clone(), |full| full.display().to_string());
+    if let Some(found) = of_run(&full, cx) {
+        let found = found?;
+        let step = found.file_name().unwrap_or_default().to_string_lossy();
+        errln!(
+            "note: train.from: {} is a run: its best checkpoint, {}",
+            one_line(&said),
+            one_line(&step)
+        );
+        set.push(format!("train.from={}", found.to_string_lossy()));
+    }
+    Ok(set)
+}
+
 fn is_a_model(key: &str) -> bool {
     let others = ["method.ppo.critic_from", "method.distill.teacher"];
     spec::starts_from(key) || others.contains(&key)

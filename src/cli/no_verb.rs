@@ -13,24 +13,52 @@ use std::path::Path;
 /// Prints a usage error, and what to write instead where that is known. Help and version go to standard output and
 /// succeed; a usage error is a user error.
 pub fn usage(error: &mut clap::Error, typed: &[String], sources: &SpecSources) -> Exit {
-    let set = as_settings(error, typed);
-    if set.is_some() {
-        // `-- --lr` would make a preset of it.
+    let meant = as_settings(error, typed)
+        .or_else(|| resume_of_none(error, typed))
+        .or_else(|| verb(error).and_then(|word| meant(word, sources)));
+    if meant.is_some() {
+        // `-- --lr` would make a preset of it, and `sft` is not like `stop`.
         error.remove(ContextKind::Suggested);
         error.remove(ContextKind::SuggestedArg);
+        error.remove(ContextKind::SuggestedSubcommand);
     }
     let _ = error.print();
     if !error.use_stderr() {
         return Exit::Done;
     }
-    if let Some(meant) = verb(error).and_then(|word| meant(word, sources)) {
-        errln!("\n  try: {}", one_line(&meant));
-    }
-    if let Some(meant) = set {
+    if let Some(meant) = meant {
         errln!("\n  try: {}", one_line(&meant));
     }
     Exit::UserError
 }
+
+/// The command with `--resume auto` where its value is missing: the newest run that can be resumed.
+fn resume_of_none(error: &clap::Error, typed: &[String]) -> Option<String> {
+    let named = error.get(ContextKind::InvalidArg)?.to_string();
+    let is_missing = match error.get(ContextKind::InvalidValue) {
+        Some(ContextValue::String(value)) => value.is_empty(),
+        _ => true,
+    };
+    let is_it = error.kind() == ErrorKind::InvalidValue && named.starts_with("--resume");
+    if !is_it || !is_missing {
+        return None;
+    }
+    let words = typed.iter().skip(1).map(|word| match word.as_str() {
+        "--resume" | "--resume-from-checkpoint" => "--resume auto".to_string(),
+        word => shell_quote(word),
+    });
+    let words: Vec<String> = std::iter::once("llmtui".to_string()).chain(words).collect();
+    Some(words.join(" "))
+}
+
+/// Options of other trainers that name a section here: the setting that is meant.
+const SECTIONS: &[(&str, &str)] = &[
+    ("data", "data.path"),
+    ("data_path", "data.path"),
+    ("dataset_path", "data.path"),
+    ("model", "train.from"),
+    ("bs", "train.micro_batch_size"),
+];
 
 /// The command with settings of a spec where they were written as options (`--lr 1e-3`) or alone (`lr=1e-3`): each behind its
 /// own `-s`.
@@ -82,7 +110,10 @@ fn setting(word: &str, next: Option<&String>, verb: &clap::Command) -> Option<(S
     if name.is_some() && verb.get_arguments().any(|arg| arg.get_long() == Some(key)) {
         return None;
     }
-    let key = setting_named(key)?;
+    let plain = key.replace('-', "_");
+    let section = SECTIONS.iter().find(|(theirs, _)| *theirs == plain);
+    let section = section.map(|(_, setting)| (*setting).to_string());
+    let key = section.or_else(|| setting_named(key))?;
     match (value, next) {
         (Some(value), _) => Some((format!("{key}={value}"), false)),
         (None, Some(next)) if !next.starts_with("--") => Some((format!("{key}={next}"), true)),
@@ -144,7 +175,20 @@ fn meant(word: &str, sources: &SpecSources) -> Option<String> {
         return Some(format!("llmtui attach {said}"));
     }
     let other = OTHERS.iter().find(|(words, _)| words.contains(&word));
-    other.map(|(_, command)| (*command).to_string())
+    other
+        .map(|(_, command)| (*command).to_string())
+        .or_else(|| of_a_method(word, sources))
+}
+
+/// `grpo`: a preset of a method that has none of its own name.
+fn of_a_method(word: &str, sources: &SpecSources) -> Option<String> {
+    let all = crate::spec::presets(sources).into_iter();
+    let mut named = all.filter(|preset| {
+        let rest = preset.name.strip_prefix(word);
+        rest.is_some_and(|rest| rest.starts_with('-'))
+    });
+    let first = named.next().filter(|_| word.len() > 2)?;
+    Some(format!("llmtui train {}", first.name))
 }
 
 /// Subcommands of other trainers (LLaMA-Factory, Axolotl, TRL, torchtune, LitGPT, Unsloth) and of shells, and what does it here.
@@ -225,6 +269,14 @@ mod tests {
                 "llmtui plan quickstart micro_batch_size=4",
                 "llmtui plan quickstart -s micro_batch_size=4",
             ),
+            (
+                "llmtui train sft --model org/name --data=a.jsonl",
+                "llmtui train sft -s train.from=org/name -s data.path=a.jsonl",
+            ),
+            (
+                "llmtui train quickstart --learning-rate=1e-3",
+                "llmtui train quickstart -s learning_rate=1e-3",
+            ),
         ] {
             assert_eq!(meant(typed).as_deref(), Some(expected), "{typed}");
         }
@@ -234,6 +286,26 @@ mod tests {
             "no setting"
         );
         assert_eq!(meant("llmtui stop mine --lr 1e-3"), None, "takes no -s");
+    }
+
+    #[test]
+    fn a_resume_of_nothing_leads_to_the_newest_run() {
+        use clap::Parser;
+        let meant = |line: &str| {
+            let typed: Vec<String> = line.split(' ').map(String::from).collect();
+            let error = super::super::Cli::try_parse_from(&typed).unwrap_err();
+            resume_of_none(&error, &typed)
+        };
+        assert_eq!(
+            meant("llmtui train --resume").as_deref(),
+            Some("llmtui train --resume auto")
+        );
+        assert_eq!(
+            meant("llmtui train my.yaml --headless --resume-from-checkpoint").as_deref(),
+            Some("llmtui train my.yaml --headless --resume auto")
+        );
+        assert_eq!(meant("llmtui train --stop-after"), None);
+        assert_eq!(meant("llmtui train --stop-after x"), None);
     }
 
     #[test]
@@ -257,5 +329,9 @@ mod tests {
             meant("compare", &SpecSources::default()).as_deref(),
             Some("llmtui runs --compare RUN RUN")
         );
+        for (word, command) in [("sft", "llmtui train sft"), ("rloo", "llmtui train rloo-")] {
+            let meant = meant(word, &SpecSources::default()).unwrap_or_default();
+            assert!(meant.starts_with(command), "{word}: {meant}");
+        }
     }
 }

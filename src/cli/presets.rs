@@ -45,6 +45,12 @@ pub enum What {
         #[arg(short = 's', long = "set", value_name = "KEY=VALUE")]
         set: Vec<String>,
     },
+    /// The JSON Schema of spec files, for completion and checks in an editor
+    #[command(
+        after_help = "llmtui presets schema > llmtui.schema.json, and as the first line of a spec:
+  # yaml-language-server: $schema=llmtui.schema.json"
+    )]
+    Schema,
     /// Copy a preset to a file for editing; never overwrites
     #[command(visible_alias = "copy")]
     Eject {
@@ -90,6 +96,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
             };
             out.write_all(text.as_bytes())?;
         }
+        What::Schema => writeln!(out, "{}", super::out::json(&spec::json_schema())?)?,
         What::Eject { name, to } => {
             let path = to.unwrap_or_else(|| PathBuf::from(format!("{name}.yaml")));
             eject(&name, &path, &sources)?;

@@ -299,6 +299,36 @@ fn every_wrong_file_gets_a_helpful_message() {
     }
 }
 
+/// What was typed meant something, and the message said only what it is not.
+#[test]
+fn what_people_type_out_of_habit_gets_the_right_words() {
+    let (dir, sources) = nowhere();
+    fs::write(dir.path().join("foo.txt"), "text").unwrap();
+    for (word, hint) in [
+        ("data=foo.txt", "data.path=foo.txt"),
+        ("model=org/name", "train.from=org/name"),
+        ("bs=3", "train.micro_batch_size"),
+        ("warmup=10", "warmup_steps"),
+        ("global_batch_size=64", "train.grad_accum_steps"),
+        ("dataset_path=foo.txt", "data.path"),
+        ("lr=1e-3,2e-3", "llmtui sweep SPEC --over lr=1e-3,2e-3"),
+        ("seed=[1, 2]", "--over seed=1,2"),
+        ("max_steps=1,000", "write 1000"),
+    ] {
+        let errors = spec::load("quickstart", &[word.into()], &sources).unwrap_err();
+        let hints: Vec<&str> = errors.issues().iter().map(|i| i.hint.as_str()).collect();
+        assert!(hints.iter().any(|h| h.contains(hint)), "{word}: {errors}");
+    }
+    for (preset, hint) in [
+        ("grpo", "grpo-arithmetic, grpo-gsm8k or grpo-sort"),
+        ("ppo", "ppo-demo"),
+        ("quikstart", "quickstart"),
+    ] {
+        let errors = spec::load(preset, &[], &sources).unwrap_err();
+        assert!(errors.to_string().contains(hint), "{preset}: {errors}");
+    }
+}
+
 #[test]
 fn all_issues_are_reported_at_once_each_with_its_own_origin() {
     let (dir, sources) = nowhere();

@@ -1,6 +1,9 @@
 //! Short names and the names other tools use. `*` stands for the selected registry member. Options of other tools that
 //! have no counterpart are listed too, with what to write instead.
 
+use super::import::shared::{OPTIMIZERS, SCHEDULES};
+use super::schema::root;
+use crate::base::text::one_line;
 use serde_json::{Value, json};
 
 /// (accepted name, full path). `-` and `_` compare equal.
@@ -277,6 +280,37 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "mini_batch_size",
         "set train.micro_batch_size to it; a batch of n mini-batches is rollout.steps=n for PPO and GRPO, train.grad_accum_steps=n for DPO",
     ),
+    (
+        "bs",
+        "did you mean train.micro_batch_size? An optimizer step has that many rows times train.grad_accum_steps",
+    ),
+    (
+        "train_batch_size",
+        "did you mean train.micro_batch_size? An optimizer step has that many rows times train.grad_accum_steps",
+    ),
+    (
+        "global_batch_size",
+        "it is train.micro_batch_size times train.grad_accum_steps: set both",
+    ),
+    (
+        "warmup",
+        "did you mean warmup_steps (a number of steps) or warmup_ratio (their share of the run)?",
+    ),
+    ("dataset_path", "did you mean data.path?"),
+    ("data_path", "did you mean data.path?"),
+    (
+        "dataset_name",
+        "did you mean data.path? It takes ids of the hub, too",
+    ),
+    ("train_file", "did you mean data.path?"),
+    (
+        "train_on_completions",
+        "set data.train_on: completion, assistant or all; auto supervises completions already",
+    ),
+    (
+        "checkpoint_dir",
+        "set it on the command line: --runs-dir DIR; train.from=MODEL names the model to start from",
+    ),
     ("clip", "did you mean clip_norm?"),
     ("heads", "did you mean n_head?"),
     ("layers", "did you mean n_layer?"),
@@ -353,6 +387,9 @@ const OTHER_NAMES: &[(&str, &str, &str)] = &[
     ("schedule", "inverse_square_root", "inverse_sqrt"),
 ];
 
+/// Scalings of rotary positions, which other tools name as positions.
+const STRETCHED: [&str; 5] = ["linear", "ntk", "yarn", "llama3", "longrope"];
+
 /// The meaning of a value where we have no member of that name: another member with settings. `settings` are those
 /// given with the value.
 pub fn member(path: &str, word: &str, settings: Value) -> Option<Value> {
@@ -362,6 +399,9 @@ pub fn member(path: &str, word: &str, settings: Value) -> Option<Value> {
     if let Some((.., ours)) = other {
         return Some(json!({*ours: settings}));
     }
+    if let Some(ours) = of_trainer(path, word) {
+        return Some(json!({ours: settings}));
+    }
     if (path, word) == ("method", "ipo") {
         let mut settings = settings;
         settings
@@ -369,9 +409,45 @@ pub fn member(path: &str, word: &str, settings: Value) -> Option<Value> {
             .insert("loss".into(), json!("ipo"));
         return Some(json!({"dpo": settings}));
     }
-    let stretched = ["linear", "ntk", "yarn", "llama3", "longrope"];
-    (path == "model.position" && stretched.contains(&word))
+    (path == "model.position" && STRETCHED.contains(&word))
         .then(|| json!({"rope": {"scaling": {word: settings}}}))
+}
+
+/// Words besides its own that a choice takes at this path.
+pub(super) fn other_words(path: &str) -> Vec<&'static str> {
+    let others = OTHER_NAMES.iter().filter(|(at, ..)| *at == path);
+    let mut words: Vec<&str> = others.map(|(_, name, _)| *name).collect();
+    let trainer = [("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)];
+    for (at, table) in trainer {
+        let known = table.iter().map(|(theirs, _)| *theirs);
+        let known = known.filter(|word| at == path && of_trainer(path, word).is_some());
+        words.extend(known);
+    }
+    words.extend((path == "method").then_some("ipo"));
+    words.extend(
+        (path == "model.position")
+            .then_some(STRETCHED)
+            .into_iter()
+            .flatten(),
+    );
+    words
+}
+
+/// Optimizers and schedules as Hugging Face's trainer names them (`adamw_torch`, `constant_with_warmup`), those alone that have
+/// another name here: `constant` is a schedule with a warm-up here.
+fn of_trainer(path: &str, word: &str) -> Option<&'static str> {
+    let table = match path {
+        "optimizer" => OPTIMIZERS,
+        "schedule" => SCHEDULES,
+        _ => return None,
+    };
+    let has = |name: &str| {
+        root()
+            .at(path)
+            .is_some_and(|node| node.child(name).is_some())
+    };
+    let (_, ours) = table.iter().find(|(theirs, _)| *theirs == word)?;
+    (!has(word) && has(ours)).then_some(*ours)
 }
 
 /// What to write instead of a key that only other tools have.
@@ -394,6 +470,25 @@ const MEMBERS: &[(&str, &str, &str)] = &[
     ("adapter", "rslora", "-s adapter.lora.rslora=true"),
 ];
 
+/// The setting that a text means that was given to a whole section: `data=foo.txt`, `model=org/name`.
+pub fn key_in_section(path: &str, value: &Value) -> Option<String> {
+    let word = one_line(value.as_str()?);
+    let key = match path {
+        "data" => "data.path",
+        "model" => "train.from",
+        "eval" => {
+            return Some("eval.tasks=[TASK] asks tasks, eval.every=N sets the interval".into());
+        }
+        "checkpoint" => {
+            return Some(format!(
+                "train.from={word} starts from a model; checkpoint.every=N sets how often the run is saved"
+            ));
+        }
+        _ => return None,
+    };
+    Some(format!("{key}={word}"))
+}
+
 /// What to say to somebody who names such a member of the registry at `path`.
 pub fn member_elsewhere(path: &str, word: &str) -> Option<&'static str> {
     let known = MEMBERS
@@ -402,7 +497,8 @@ pub fn member_elsewhere(path: &str, word: &str) -> Option<&'static str> {
     known.map(|(.., hint)| *hint)
 }
 
-fn lies_in(target: &str, section: &str) -> bool {
+/// Whether a setting lies in a section.
+pub(super) fn lies_in(target: &str, section: &str) -> bool {
     let mut target = target.split('.');
     !section.is_empty()
         && section

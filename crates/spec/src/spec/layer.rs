@@ -4,7 +4,7 @@
 use super::import::equivalent;
 use super::issue::{Issue, Origin};
 use super::schema::{Kind, Node, root};
-use super::{alias, yaml};
+use super::{alias, llm_lab, yaml};
 use crate::base::near::{did_you_mean, nearest, nearest_path};
 use serde_json::Value;
 
@@ -25,6 +25,8 @@ pub(super) struct Layer {
     pub settings: Vec<Setting>,
     /// In a file, duplicates are an error; on the command line the last one wins.
     pub last_word_counts: bool,
+    /// What to know of keys of a file that nothing here needs.
+    pub notes: Vec<String>,
 }
 
 /// Reads a parsed file with `extends` already removed. `name` is used in messages.
@@ -46,6 +48,7 @@ pub(super) fn from_file(name: &str, text: &str, value: Value, issues: &mut Vec<I
             line,
         }
     };
+    let mut notes = Vec::new();
     let mut reader = Reader {
         settings: Vec::new(),
         issues,
@@ -63,7 +66,8 @@ pub(super) fn from_file(name: &str, text: &str, value: Value, issues: &mut Vec<I
                 ),
                 "`llmtui presets show quickstart` shows one",
             ),
-        Value::Object(map) => {
+        Value::Object(mut map) => {
+            notes = llm_lab::rewrite(&mut map);
             for (key, value) in map {
                 reader.key(&[], &key, &key, value);
             }
@@ -78,6 +82,7 @@ pub(super) fn from_file(name: &str, text: &str, value: Value, issues: &mut Vec<I
     Layer {
         settings: reader.settings,
         last_word_counts: false,
+        notes,
     }
 }
 
@@ -111,6 +116,7 @@ pub(super) fn from_words(words: &[String], issues: &mut Vec<Issue>) -> Layer {
     Layer {
         settings,
         last_word_counts: true,
+        notes: Vec::new(),
     }
 }
 
@@ -196,7 +202,10 @@ impl Reader<'_> {
                 said,
                 &dotted,
                 format!("expected {}, found {}", node.expected(), describe(&value)),
-                switch(&dotted, node, &value),
+                match alias::key_in_section(&dotted, &value) {
+                    Some(key) => key,
+                    None => switch(&dotted, node, &value),
+                },
             ),
             (_, value) => self.set(path, said, value),
         }

@@ -184,6 +184,16 @@ pub fn hub_models(target: &str, overrides: &[String], sources: &SpecSources) -> 
     base::required_downloads(&merged.value, sources)
 }
 
+/// The model that a spec starts from, as its files and overrides say; other problems of the spec are ignored here.
+pub fn start_of(target: &str, overrides: &[String], sources: &SpecSources) -> Option<String> {
+    let mut issues = Vec::new();
+    let files = presets::open(target, sources).ok()?;
+    let mut merged = merge_files(files, &sources.project_dir, &mut issues);
+    merged.apply_layer(layer::from_words(overrides, &mut issues), &mut issues);
+    let said = merged.value.pointer("/train/from")?.as_str()?;
+    Some(said.to_string())
+}
+
 /// Merges files, lowest first. `here` is the working directory, where paths start anyway.
 pub(super) fn merge_files(files: Vec<Source>, here: &Path, issues: &mut Vec<Issue>) -> Merged {
     let mut merged = Merged::default();
@@ -200,7 +210,8 @@ pub(super) fn merge_files(files: Vec<Source>, here: &Path, issues: &mut Vec<Issu
         if !layer.settings.iter().any(|s| s.path == ["name"]) {
             layer.settings.push(name_from(&file.stem, &file.label));
         }
-        let gone = aside::set_aside(&mut layer);
+        let gone = aside::set_aside(&mut layer).into_iter();
+        let gone = gone.chain(std::mem::take(&mut layer.notes));
         merged
             .set_aside
             .extend(gone.map(|line| format!("{}: {line}", one_line(&file.label))));

@@ -76,7 +76,9 @@ impl Merged {
                     self.origins.set(&dotted, setting.origin);
                 }
                 Err((what, hint)) => {
-                    let hint = targets::meant(&dotted, &setting.value).unwrap_or(hint);
+                    let meant = targets::meant(&dotted, &setting.value);
+                    let meant = meant.or_else(|| several(node, &setting));
+                    let hint = meant.unwrap_or(hint);
                     issues.push(complaint(&setting, &dotted, what, hint));
                 }
             }
@@ -227,6 +229,33 @@ fn complaint(
         what: what.into(),
         hint: hint.into(),
     }
+}
+
+/// `lr=1e-3,2e-3`: several values of a setting that has one, as a sweep takes them.
+fn several(node: &Node, setting: &Setting) -> Option<String> {
+    let takes_numbers = matches!(
+        node.kind,
+        Kind::Integer { .. } | Kind::Number { .. } | Kind::Interval
+    );
+    let values: Vec<String> = match &setting.value {
+        Value::String(text) => text
+            .split(',')
+            .map(|part| part.trim().to_string())
+            .collect(),
+        Value::Array(items) => items.iter().map(ToString::to_string).collect(),
+        _ => return None,
+    };
+    // `1,000` is one number with a separator.
+    let grouped = values.iter().skip(1).all(|part| part.len() == 3)
+        && matches!(setting.value, Value::String(_));
+    let numbers = values.iter().all(|part| part.parse::<f64>().is_ok());
+    (takes_numbers && values.len() > 1 && numbers && !grouped).then(|| {
+        format!(
+            "one value a run; for several: llmtui sweep SPEC --over {}={}",
+            one_line(&setting.said),
+            values.join(",")
+        )
+    })
 }
 
 fn put(root: &mut Value, path: &[String], value: Value) {

@@ -17,8 +17,10 @@ mod home;
 mod implied;
 pub mod import;
 mod issue;
+mod json_schema;
 mod layer;
 mod length;
+mod llm_lab;
 mod load;
 mod merge;
 mod presets;
@@ -47,11 +49,12 @@ pub use engines::torch_is_installed;
 pub use files::{SpecFile, spec_file, spec_files};
 pub use group::PresetGroup;
 pub use issue::{Issue, Origin, Origins, SpecErrors};
+pub use json_schema::json_schema;
 pub(crate) use layer::describe;
 pub use layer::{is_default, key_is_known, setting_named};
 pub use length::{BatchStage, Saves};
 pub use load::{
-    Loaded, hub_models, load, load_on, load_over, load_text, load_text_on, load_text_with,
+    Loaded, hub_models, load, load_on, load_over, load_text, load_text_on, load_text_with, start_of,
 };
 pub use presets::{Preset, SpecSources, preset_text, presets};
 pub use replaced::{says, set_over};

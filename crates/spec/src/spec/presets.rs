@@ -388,9 +388,33 @@ fn suggestion(target: &str, folder: &Path, child: Option<&OsStr>, sources: &Spec
         let others = others.filter(|file| child.is_none_or(|child| child != *file));
         nearest(target, others).map(String::from)
     });
+    // `grpo`, of which there are presets for some data: no slip of another name.
+    if near_file.is_none()
+        && let Some(family) = family(&stem, &names)
+    {
+        return family;
+    }
     let near =
         near_file.or_else(|| nearest(&stem, names.iter().map(String::as_str)).map(String::from));
     near.map_or_else(|| format!("presets: {}", names.join(", ")), did_you_mean)
+}
+
+/// The presets of a method without one of its own name.
+fn family(word: &str, names: &[String]) -> Option<String> {
+    let word = word.to_lowercase();
+    let of_it: Vec<&str> = names
+        .iter()
+        .filter(|name| {
+            name.strip_prefix(&word)
+                .is_some_and(|rest| rest.starts_with('-'))
+        })
+        .map(String::as_str)
+        .collect();
+    let (last, others) = of_it.split_last()?;
+    Some(match others {
+        [] => did_you_mean(last),
+        _ => did_you_mean(format_args!("{} or {last}", others.join(", "))),
+    })
 }
 
 /// Files in the folder of the missing one, spelled the same way.

@@ -42,6 +42,34 @@ fn members_are_known_by_their_other_names_too() {
     assert!(!said.contains("did you mean"), "{said}");
 }
 
+/// Keys of other tools were accepted, their values refused.
+#[test]
+fn optimizers_and_schedules_of_other_trainers_are_known_by_their_words() {
+    for (word, path) in [
+        ("optim=adamw_torch", "optimizer.adamw"),
+        ("optim=adamw_torch_fused", "optimizer.adamw"),
+        ("optim=paged_adamw_8bit", "optimizer.adamw8bit"),
+        ("optim=lion_32bit", "optimizer.lion"),
+        (
+            "lr_scheduler_type=constant_with_warmup",
+            "schedule.constant",
+        ),
+        ("lr_scheduler_type=cosine_with_min_lr", "schedule.cosine"),
+        ("lr_scheduler_type=warmup_stable_decay", "schedule.wsd"),
+        // Our own word.
+        ("schedule=constant", "schedule.constant"),
+    ] {
+        set_in("quickstart", &[word], path, &json!({}));
+    }
+    set_in(
+        "quickstart",
+        &["optim=adamw_torch", "learning_rate=2e-4"],
+        "optimizer.adamw.lr",
+        &json!(2e-4),
+    );
+    assert_eq!(member("optimizer", "sgd", json!({})), None, "there is none");
+}
+
 #[test]
 fn aliases_work_at_the_top_and_in_their_own_section() {
     assert_eq!(resolve("lr"), Some("optimizer.*.lr"));

@@ -19,7 +19,7 @@ mod report;
 mod schedule;
 mod secret;
 mod set;
-mod shared;
+pub(in crate::spec) mod shared;
 mod table;
 pub(in crate::spec) mod targets;
 mod tool;

@@ -2,7 +2,7 @@
 
 use super::{Row, To, row};
 
-pub(super) const OPTIMIZERS: &[(&str, &str)] = &[
+pub(in crate::spec) const OPTIMIZERS: &[(&str, &str)] = &[
     ("adamw_torch", "adamw"),
     ("adamw_torch_fused", "adamw"),
     ("adamw_torch_xla", "adamw"),
@@ -28,7 +28,7 @@ pub(super) const OPTIMIZERS: &[(&str, &str)] = &[
     ("sgd", "sgd"),
 ];
 
-pub(super) const SCHEDULES: &[(&str, &str)] = &[
+pub(in crate::spec) const SCHEDULES: &[(&str, &str)] = &[
     ("cosine", "cosine"),
     ("linear", "linear"),
     ("constant", "none"),
