@@ -68,6 +68,12 @@ fn check(curves: &Curves, subject: &Subject, args: &Args) -> Result<(), Failure>
     }
     if curves.has_readings() && !args.metric.is_empty() {
         let mut ids: Vec<&str> = curves.state.series.keys().map(String::as_str).collect();
+        // Those of the machine last: a training's own are what a name is for.
+        ids.sort_by_key(|id| {
+            ["host/", "gpu/", "rank/"]
+                .iter()
+                .any(|of| id.starts_with(of))
+        });
         ids.truncate(20);
         let what = format!(
             "no metric of the run fits --metric {}",

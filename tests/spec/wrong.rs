@@ -27,7 +27,7 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
     ("model:", &["the value is missing"]),
     (
         "model:\n  position: roep",
-        &["`roep` is unknown", "did you mean rope?"],
+        &["unknown value `roep`", "did you mean rope?"],
     ),
     (
         "model:\n  position: {learned: {}, rope: {}}",
@@ -42,7 +42,7 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
         &["held-out", "0.01 leaves 99 %", "data.val_path"],
     ),
     ("data: {val_fraction: -1}", &["a number above 0, up to 0.9"]),
-    ("optimizer: sgd", &["`sgd` is unknown", "adamw"]),
+    ("optimizer: sgd", &["unknown value `sgd`", "adamw"]),
     (
         "optimizer: {adamw: {momentum: 0.9}}",
         &["optimizer.adamw.momentum", "unknown key"],

@@ -266,6 +266,6 @@ mod tests {
         assert_eq!(args_for(&["--precision", "f32"]).precision, Precision::F32);
         assert!(args(&["--batch-size", "0"]).is_err());
         let error = args(&["--precision", "fp16"]).err().map(|e| e.to_string());
-        assert!(error.is_some_and(|e| e.contains("auto, f32 or bf16")));
+        assert!(error.is_some_and(|e| e.contains("auto, f32, bf16")));
     }
 }
