@@ -196,7 +196,6 @@ pub fn price(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::gpus;
 
     #[test]
     fn every_choice_is_named_in_the_help_and_optimizers_where_one_is_not_known() {
