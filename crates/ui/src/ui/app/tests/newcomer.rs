@@ -54,7 +54,10 @@ fn every_letter_begins_a_path_where_one_is_asked_for() {
     bench.wizard().press("enter");
     let picture = bench.write("q?jsk.txt").picture(120, 40);
     assert!(picture.contains("q?jsk.txt"), "{picture}");
-    assert!(picture.contains("What data should it learn from?"), "{picture}");
+    assert!(
+        picture.contains("What data should it learn from?"),
+        "{picture}"
+    );
 }
 
 fn staged() -> Bench {
