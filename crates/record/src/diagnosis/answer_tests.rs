@@ -20,6 +20,7 @@ struct At {
     pass: f64,
     repetition: f64,
     unread: f64,
+    unfinished: f64,
     kl: f64,
 }
 
@@ -37,6 +38,7 @@ fn healthy(step: u64) -> At {
         pass: 0.2 + 0.7 * learned,
         repetition: 0.1 + noise,
         unread: 0.4 * (1.0 - learned) + noise.abs(),
+        unfinished: noise.abs(),
         kl: 0.2 * learned + noise.abs(),
     }
 }
@@ -92,6 +94,7 @@ fn state_of(method: &str, beta: f64, at: impl Fn(u64) -> At) -> RunState {
                     ("entropy", now.entropy),
                     ("completions/repetition", now.repetition),
                     ("completions/unread_ratio", now.unread),
+                    ("completions/unfinished_thoughts", now.unfinished),
                     ("kl", now.kl),
                 ]),
             });
@@ -229,6 +232,24 @@ fn a_rising_reward_with_worse_held_out_answers_is_reward_hacking() {
         evidence.contains("pass@1 0.64 at step 150") && evidence.contains("mean reward"),
         "{evidence}"
     );
+}
+
+#[test]
+fn completions_that_end_inside_their_thoughts_are_told_with_the_longer_limit() {
+    let at = |step| At {
+        unfinished: 0.3,
+        ..healthy(step)
+    };
+    let diagnosis = history(at);
+    assert_eq!(faults(&diagnosis), [("answer_length", Status::Warn)]);
+    let found = diagnosis.findings.iter().find(|f| f.id == "answer_length");
+    let found = found.unwrap();
+    let evidence = found.evidence.to_string();
+    assert!(
+        evidence.contains("30 % end inside their thoughts"),
+        "{evidence}"
+    );
+    assert!(found.fix.contains("max_new_tokens"), "{}", found.fix);
 }
 
 /// The best of several evaluations is lucky: those after it are below it by chance.

@@ -61,6 +61,7 @@ fn sheet<'a>(state: &'a RunState, diagnosis: &'a Diagnosis) -> RunReport<'a> {
         readings: vec![reading("acc", Some(0.25)), reading(HOSTILE, None)],
         cut: 0,
         truncated: 0,
+        unfinished: 0,
     };
     RunReport {
         state,

@@ -91,6 +91,7 @@ const READ_IF_THERE: &[&str] = &[
     metric::LOGPS_CHOSEN,
     metric::LR,
     metric::POLICY_LOSS,
+    metric::UNFINISHED_THOUGHTS,
     metric::machine::STARTED,
 ];
 
