@@ -168,7 +168,7 @@ class Decoder(nn.Module):
         self.slopes = None if slopes is None else torch.tensor(slopes, dtype=torch.float32, device=device)
         self.recompute = model["recompute"]
         # The z-loss, and the size of the noise on embeddings (NEFTune, Jain et al. 2023, arXiv 2310.05914), both in training alone; 0 is off.
-        self.z_loss: float = model.get("z_loss", 0.0)
+        self.z_loss: float = model.get("logit_z_loss", 0.0)
         self.noise: float = model.get("embedding_noise", 0.0)
         self.waves: Tensor | None = None
         if model["waves"]:

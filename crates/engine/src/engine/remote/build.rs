@@ -38,7 +38,7 @@ pub(super) fn build(spec: &RunSpec, model: &Model, settings: &torch::Config, at:
     };
     let mut described = described(model, &decay, &adapter, recompute);
     let regularizers = spec.regularizers();
-    described["z_loss"] = regularizers.z_loss.into();
+    described["logit_z_loss"] = regularizers.z_loss.into();
     described["embedding_noise"] = regularizers.embedding_noise.into();
     if let Some(params) = described["params"].as_array_mut() {
         for (param, info) in params.iter_mut().zip(model.params().infos()) {
