@@ -12,7 +12,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("sandbox", &[]),
     ("kernels", &[]),
     ("run", &["wire"]),
-    ("diagnosis", &["run", "metrics", "wire"]),
+    ("diagnosis", &["run", "wire"]),
     ("watch", &["metrics", "wire"]),
     ("history", &["run", "watch", "wire"]),
     ("workers", &["embed", "hardware"]),

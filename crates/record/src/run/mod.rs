@@ -14,6 +14,7 @@ pub mod log;
 pub mod newest_loss;
 pub mod no_effect;
 pub mod objective;
+pub mod rank_times;
 pub mod ranking;
 mod recovered;
 pub mod revisit;

@@ -5,7 +5,7 @@ use crate::base::finding::{Finding, Signal};
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
 use crate::diagnosis::view::View;
-use crate::metrics::ranks;
+use crate::run::rank_times;
 
 pub const RULE: Rule = Rule {
     entry: Entry {
@@ -19,8 +19,8 @@ pub const RULE: Rule = Rule {
 };
 
 fn judge(view: &View<'_>) -> Option<Finding> {
-    let millis = ranks::newest(|id| view.typical(id));
-    let (rank, times) = ranks::slow(&millis)?;
+    let millis = rank_times::newest(|id| view.typical(id));
+    let (rank, times) = rank_times::slow(&millis)?;
     let text = format!("rank {rank} takes {times:.2} times as long as the others");
     Some(Finding::warn(
         Signal::of(metric::STEP_MS, millis[rank], text).at(view.state.step),

@@ -93,6 +93,7 @@ fn samples_that_loop_are_named_where_the_start_could_speak() {
                 step,
                 prompt: "How do I return a book?".into(),
                 text: text.into(),
+                thought: None,
                 seconds: 1.0,
             });
         }

@@ -4,7 +4,7 @@ use crate::base::human;
 use crate::hardware::sampler::id::GPU_OWN_MEMORY;
 use crate::metrics::ranks;
 use crate::plan::measured::{self, Place};
-use crate::run::RunState;
+use crate::run::{RunState, rank_times};
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::bar;
 use crate::ui::widgets::text::{self, Word, word};
@@ -189,9 +189,9 @@ fn ranks_words(state: &RunState) -> Option<(String, bool)> {
     let newest = |id: &str| state.series.get(id)?.last();
     let step = newest(&ranks::forward(0))?.step;
     // An earlier generation may have had more ranks.
-    let millis = ranks::newest(|id| newest(id).filter(|p| p.step == step).map(|p| p.value));
+    let millis = rank_times::newest(|id| newest(id).filter(|p| p.step == step).map(|p| p.value));
     let mean = millis.iter().sum::<f64>() / millis.len().max(1) as f64;
-    match ranks::slow(&millis) {
+    match rank_times::slow(&millis) {
         Some((rank, times)) => Some((format!("rank {rank} slow ({times:.1}×)"), true)),
         None if millis.is_empty() => None,
         None => Some((format!("{} alike, {mean:.0} ms", millis.len()), false)),
