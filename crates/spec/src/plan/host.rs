@@ -148,7 +148,12 @@ mod tests {
             "method.ppo.critic_warmup_steps=0",
         ];
         assert_eq!(planned(&none).host.unwrap().bytes(Part::Critic), 0);
-        let lora = planned(&["adapter.lora.rank=4", "train.precision=f32"]);
+        let lora = planned(&[
+            "adapter.lora.rank=4",
+            "train.precision=f32",
+            "method.ppo.beta=0",
+            "method.ppo.kl_target=null",
+        ]);
         let trained = lora.request.n_trainable();
         assert_eq!(lora.memory.bytes(Part::Critic), 4 * n + 16 * trained);
         let offload = ["engine.torch.shard=fsdp2", "engine.torch.offload=true"];
