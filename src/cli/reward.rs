@@ -9,7 +9,8 @@ use crate::base::stats;
 use crate::base::text::{one_line, shown};
 use crate::data::chat::tool_calls::Said;
 use crate::engine::checkpoint::{Fault, Manifest};
-use crate::rewards::{Answer, NO_REFERENCE, Reference, Scorer, Scores, Thinking, WeightedReward};
+use crate::rewards::{Answer, NO_REFERENCE, Reference, Scorer, Scores, WeightedReward};
+use crate::tasks::thinking;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io::Write;
@@ -156,7 +157,7 @@ fn answer(line: &str) -> Result<Answer, String> {
             .map_or_else(|| completion.split_whitespace().count(), |n| n as usize),
         behind: None,
         ended: (row.get("ended").and_then(Value::as_bool)).unwrap_or(!said.is_unfinished),
-        thinking: Thinking::of(&said, &completion),
+        thinking: thinking(&said, &completion),
         reference: Reference {
             answer: text("reference"),
             metadata: metadata.cloned().unwrap_or_default(),

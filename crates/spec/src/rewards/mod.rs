@@ -21,7 +21,6 @@ mod tests;
 
 pub use list::{FIX, RewardError, Scorer, Scores, WeightedReward, verifier};
 
-use crate::data::chat::tool_calls::Said;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
@@ -53,18 +52,6 @@ pub struct Thinking {
     pub is_unfinished: bool,
     /// The final message behind its prompt, as a model of this convention writes it that thinks nothing.
     pub alone: String,
-}
-
-impl Thinking {
-    /// Of an answer that was read; none where nothing was set apart.
-    pub fn of(said: &Said, written: &str) -> Option<Thinking> {
-        Some(Thinking {
-            thought: said.thought.clone()?,
-            completion: written.into(),
-            is_unfinished: said.is_unfinished,
-            alone: said.alone.clone(),
-        })
-    }
 }
 
 impl Answer {

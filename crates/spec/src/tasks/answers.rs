@@ -40,6 +40,16 @@ pub(super) struct Written {
     pub ended: bool,
 }
 
+/// What a model wrote besides its final message; none where nothing was set apart.
+pub fn thinking(said: &Said, written: &str) -> Option<Thinking> {
+    Some(Thinking {
+        thought: said.thought.clone()?,
+        completion: written.into(),
+        is_unfinished: said.is_unfinished,
+        alone: said.alone.clone(),
+    })
+}
+
 /// Lets the model answer some items.
 ///
 /// # Errors
@@ -102,12 +112,12 @@ pub(super) fn write(
         .map(|((item, (writing, done)), (cut, asked))| {
             let whole = writing.finish();
             let ended = whole.is_stopped || matches!(done.finish, Finish::Eos | Finish::Stopped);
-            let thinking = Thinking::of(&whole.said, &whole.written);
+            let besides = thinking(&whole.said, &whole.written);
             let mut record = judged(task, item, whole.said, cut);
             record.truncated = !ended;
             Written {
                 record,
-                thinking,
+                thinking: besides,
                 asked: asked.clone().map(|asked| (asked, behind.clone())),
                 // As in training, the token that ended it counts.
                 tokens: writing.ids().len() + usize::from(done.end.is_some()),
@@ -198,7 +208,7 @@ pub fn judge(prepared: &Prepared, answers: Vec<String>) -> Result<Vec<Record>, T
         Written {
             // Without a tokenizer, words stand for tokens.
             tokens: answer.split_whitespace().count(),
-            thinking: Thinking::of(&said, &answer),
+            thinking: thinking(&said, &answer),
             ended: !said.is_unfinished,
             record: judged(task, item, said, 0),
             asked: None,

@@ -23,7 +23,7 @@ mod summary;
 mod table;
 mod task;
 
-pub use answers::judge;
+pub use answers::{judge, thinking};
 pub use compare::{Comparison, Flip, compare};
 pub use config::{AnswerConfig, Kind, TaskConfig};
 pub use error::TaskError;

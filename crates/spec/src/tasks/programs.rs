@@ -3,7 +3,7 @@
 use super::config::PythonConfig;
 use super::error::TaskError;
 use super::items::{Asked, COMPLETION, Item};
-use super::record::Record;
+use super::record::{Record, UNFINISHED};
 use crate::base::child::Child;
 use crate::base::text::one_line;
 use crate::sandbox::{Sandbox, SandboxError, find};
@@ -100,9 +100,7 @@ impl Tester {
         };
         if record.unfinished {
             record.scores.insert(PASS.into(), 0.0);
-            record
-                .found
-                .insert(TESTS.into(), "ended inside its thoughts".into());
+            record.found.insert(TESTS.into(), UNFINISHED.into());
             return Ok(());
         }
         let text = program.replace(COMPLETION, self.config.code.of(answer));

@@ -1,9 +1,8 @@
 //! The items of a task with the results of each of several models.
 
 use super::error::TaskError;
-use super::record::{self, Record, Scored};
+use super::record::{self, Record, Scored, UNFINISHED};
 use super::table::{TaskRow, compared_by};
-use crate::run::state::UNFINISHED;
 use std::collections::BTreeMap;
 
 /// An item, and what each model made of it.
@@ -102,7 +101,7 @@ fn choice(record: &Record, at: usize) -> String {
 
 fn given(record: &Record, by: &str) -> String {
     if record.unfinished {
-        return UNFINISHED.into();
+        return format!("({UNFINISHED})");
     }
     if let Some(answer) = &record.answer {
         let found = record.found.get(by).filter(|found| *found != answer);

@@ -21,6 +21,9 @@ pub struct Scored {
     pub greedy: bool,
 }
 
+/// What is said of an answer without a final message.
+pub(super) const UNFINISHED: &str = "ended inside its thoughts";
+
 /// One item, answered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {

@@ -7,7 +7,8 @@ use crate::engine::roles::Models;
 use crate::nn::generate::{
     Continuing, Finish, GeneratedToken, Prompt, WhenFull, generate_batch, generate_by,
 };
-use crate::rewards::{Answer, Reference, Thinking};
+use crate::rewards::{Answer, Reference};
+use crate::tasks::thinking;
 use candle_core::Result;
 use std::ops::ControlFlow;
 
@@ -160,7 +161,7 @@ fn side(
             origin: asked.origin,
             answer: Answer {
                 prompt: writing.prompt().into(),
-                thinking: Thinking::of(&whole.said, &whole.written),
+                thinking: thinking(&whole.said, &whole.written),
                 text: whole.said.text,
                 tokens: drawn.len(),
                 ended: generated.finish == Finish::Eos || whole.is_stopped,

@@ -579,23 +579,17 @@ fn memory_is_bounded_whatever_is_sent() {
 #[test]
 fn the_first_and_the_newest_sample_of_a_prompt_stay() {
     let mut tape = Tape::new();
+    let sampled = |step: u64, prompt: &str| Event::Sampled {
+        step: step * 50,
+        prompt: prompt.into(),
+        text: String::new(),
+        thought: None,
+        seconds: 0.0,
+    };
     for step in 0..500 {
-        for prompt in ["a", "b"] {
-            tape.add(Event::Sampled {
-                step: step * 50,
-                prompt: prompt.into(),
-                text: String::new(),
-                thought: None,
-                seconds: 0.0,
-            });
-        }
-        tape.add(Event::Sampled {
-            step: step * 50,
-            prompt: format!("once at {step}"),
-            text: String::new(),
-            thought: None,
-            seconds: 0.0,
-        });
+        tape.add(sampled(step, "a"));
+        tape.add(sampled(step, "b"));
+        tape.add(sampled(step, &format!("once at {step}")));
     }
     let state = tape.fold();
     assert!(state.samples.len() <= MAX_SAMPLES);
