@@ -15,6 +15,7 @@ use crate::base::text::shown;
 use crate::history::{Curves, Pattern};
 use crate::run::{RunDir, Tail};
 use crate::watch::{ExternalRun, Mapping};
+use crate::wire::id;
 use sink::Sink;
 use std::io;
 use std::time::Duration;
@@ -70,7 +71,7 @@ fn check(curves: &Curves, subject: &Subject, args: &Args) -> Result<(), Failure>
         let mut ids: Vec<&str> = curves.state.series.keys().map(String::as_str).collect();
         // Those of the machine last: a training's own are what a name is for.
         ids.sort_by_key(|id| {
-            ["host/", "gpu/", "rank/"]
+            [id::machine::HOST, id::machine::GPU, id::ranks::PREFIX]
                 .iter()
                 .any(|of| id.starts_with(of))
         });

@@ -322,7 +322,7 @@ mod tests {
             ),
             (
                 "llmtui train quickstart --learning-rate=1e-3",
-                "llmtui train quickstart -s learning_rate=1e-3",
+                "llmtui train quickstart -s lr=1e-3",
             ),
         ] {
             assert_eq!(meant(typed).as_deref(), Some(expected), "{typed}");

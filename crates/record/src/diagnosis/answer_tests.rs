@@ -1,5 +1,7 @@
 //! Rules on RL runs: each fault planted in a synthetic history, and healthy histories for comparison.
 
+mod unfinished;
+
 use super::*;
 use crate::base::clock::UnixMillis;
 use crate::wire::{Envelope, Event, Num, Values};
@@ -232,19 +234,6 @@ fn a_rising_reward_with_worse_held_out_answers_is_reward_hacking() {
         evidence.contains("pass@1 0.64 at step 150") && evidence.contains("mean reward"),
         "{evidence}"
     );
-}
-
-#[test]
-fn completions_that_end_inside_their_thoughts_are_told_with_the_longer_limit() {
-    let at = |step| At {
-        unfinished: 0.3,
-        ..healthy(step)
-    };
-    let diagnosis = history(at);
-    assert_eq!(faults(&diagnosis), [("answer_length", Status::Warn)]);
-    let found = diagnosis.findings.iter().find(|f| f.id == "answer_length");
-    let words = found.map(|f| format!("{} {}", f.evidence, f.fix)).unwrap();
-    assert!(words.contains("30 % end inside") && words.contains("max_new_tokens"));
 }
 
 /// The best of several evaluations is lucky: those after it are below it by chance.

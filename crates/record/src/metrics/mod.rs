@@ -184,7 +184,7 @@ pub const METRICS: &[Metric] = &[
     metric(id::UPDATE_RATIO, "Update to weight ratio", "", Neutral, Yes, "norm of a step's change over the norm of the weights, median over matrices (Karpathy, CS231n: about 1e-3)").label("update ratio").estimator("median_l2_ratio")
         .band(f64::NEG_INFINITY, 1e-2, Origin::RuleOfThumb)
         .meaning("3e-4 to 3e-3 in pretraining with AdamW; 1e-5 to 1e-4 when a model is fine-tuned at 5e-6, less in preference training, where a low value is normal.", "Above 1e-2: the learning rate is too high or the warm-up too short. Below 1e-5 in pretraining: too low, or frozen."),
-    metric(id::UNCLIPPED, "Unclipped elements", "share", Neutral, Yes, "share of elements whose update Sophia did not clip to the learning rate (Liu et al. 2023, arXiv 2305.14342)").label("unclipped")
+    metric(id::UNCLIPPED, "Unclipped elements", "share", Neutral, Yes, "share of elements whose update Sophia did not clip to the learning rate (Liu et al. 2023, arXiv 2305.14342)").label("unclipped").estimator("share_unclipped")
         .band(0.1, 0.5, Origin::Literature)
         .meaning("10 to 50 % after the warm-up; in the first steps, before the curvature is known, fewer.", "Below: updates are signs, as Lion's; raise optimizer.sophia.rho. Above: hardly anything is clipped; lower rho."),
     metric(id::VAL_TOKEN_ACCURACY, "Validation token accuracy", "share", Higher, Yes, "share of supervised held-out tokens that the model ranked first"),

@@ -142,11 +142,13 @@ pub mod machine {
 
 /// Readings of the ranks of a PyTorch run.
 pub mod ranks {
+    /// What their ids begin with.
+    pub const PREFIX: &str = "rank/";
     /// Ranks with their own readings; in a larger world only the first ones.
     pub const MOST: usize = 64;
 
     /// Milliseconds of a rank's forward passes per step: the part of a step in which it does not wait for others (with `ddp`).
     pub fn forward(rank: usize) -> String {
-        format!("rank/{rank}/forward_ms")
+        format!("{PREFIX}{rank}/forward_ms")
     }
 }

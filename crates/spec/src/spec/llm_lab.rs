@@ -63,8 +63,9 @@ pub(super) fn rewrite(map: &mut Map<String, Value>) -> Vec<String> {
             "output_dir {folder} is not read: runs lie in the folder of --runs-dir"
         ));
     }
-    if map.shift_remove("save_best_only").is_some() {
-        notes.push("save_best_only is not needed: the best checkpoint is kept beside the checkpoint.keep_last newest ones".into());
+    // The newest ones are kept besides.
+    if map.shift_remove("save_best_only") == Some(json!(true)) {
+        map.insert("checkpoint.save_best".into(), json!(true));
     }
     if map.get("reference_checkpoint") == Some(&Value::Null) {
         map.shift_remove("reference_checkpoint");
@@ -189,6 +190,7 @@ mod tests {
         });
         let read = loaded(&sft);
         assert_eq!(at(&read, "eval.batches"), 50);
+        assert_eq!(at(&read, "checkpoint.save_best"), true);
         assert_eq!(at(&read, "adapter.lora.custom"), json!(["output", "down"]));
         assert_eq!(at(&read, "adapter.lora.rank"), 8);
         assert!(read.notes().iter().any(|note| note.contains("--runs-dir")));

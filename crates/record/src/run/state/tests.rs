@@ -1,5 +1,7 @@
 //! The fold, event by event.
 
+mod link;
+
 use super::*;
 use crate::base::finding::Finding;
 use crate::wire::{Direction, Num};
@@ -661,36 +663,4 @@ fn what_logs_of_other_programs_do_not_tell_is_not_told_as_zero() {
     assert_eq!(lines[0], "log of another program, read as trainer_state");
     assert!(!lines[1].contains("parameters"), "{lines:?}");
     assert_eq!(lines[2], "step 100: validation loss 2.600");
-}
-
-#[test]
-fn what_the_link_says_holds_until_something_newer_happens() {
-    let mut tape = Tape::new();
-    tape.steps(1..=3);
-    let mut state = RunState::from_events(&tape.events);
-    let usual = state.word();
-    let alarm = |code: &str, t| Envelope {
-        v: 1,
-        seq: 0,
-        t: UnixMillis(t),
-        event: Event::Warned {
-            step: 0,
-            code: code.into(),
-            message: String::new(),
-            hint: String::new(),
-        },
-    };
-    state.apply(&alarm("read_only", tape.t + 1));
-    assert_eq!(state.word(), usual);
-    state.apply(&alarm("log_stalled", tape.t + 60));
-    assert_eq!(state.word(), "stalled");
-    // An event that was on its way before the alarm.
-    tape.steps(4..=4);
-    state.apply(tape.events.last().unwrap());
-    assert_eq!(state.word(), "stalled");
-    tape.steps(5..=5);
-    state.apply(tape.events.last().unwrap());
-    assert_eq!(state.word(), usual);
-    state.apply(&alarm("suspended", tape.t + 1));
-    assert_eq!(state.word(), "suspended");
 }
