@@ -106,7 +106,7 @@ fn an_existing_spec_is_rejected_before_the_first_question() {
 fn merge_needs_only_the_name_of_a_run() {
     let dir = tempfile::tempdir().unwrap();
     let alone = ["merge", "nobody", "--to", "x"];
-    fails(dir.path(), &alone, 2, &["named \"nobody\""]);
+    fails(dir.path(), &alone, 2, &["named `nobody`"]);
     fails(dir.path(), &["merge", "--to", "x"], 2, &["--base"]);
 }
 
@@ -496,9 +496,9 @@ fn an_unknown_name_is_reported_before_anything_is_fetched_or_compared() {
     let dir = tempfile::tempdir().unwrap();
     // The rows of arc_easy would be downloaded from the hub.
     let eval = ["eval", "gone", "--tasks", "arc_easy"];
-    fails(dir.path(), &eval, 2, &["\"gone\"", "llmtui runs"]);
+    fails(dir.path(), &eval, 2, &["`gone`", "llmtui runs"]);
     std::fs::write(dir.path().join("README.md"), "mine").unwrap();
-    fails(dir.path(), &["card", "gone"], 2, &["\"gone\""]);
+    fails(dir.path(), &["card", "gone"], 2, &["`gone`"]);
     fails(dir.path(), &["watch", "gone"], 2, &["gone does not exist"]);
     std::fs::write(dir.path().join("a.jsonl"), "{}").unwrap();
     let rows = ["tokenizer", "check", "gone", "a.jsonl"];
