@@ -588,6 +588,7 @@ impl ModelSource {
                 .copy_trunk(&own)
                 .map_err(|e| SourceError::Folder(e.into()));
         }
+        let config = model.config().clone();
         match self {
             ModelSource::Folder(folder) => {
                 match folder.base() {
@@ -602,6 +603,8 @@ impl ModelSource {
             }
             ModelSource::Gguf(file) => file.fill(model)?,
         }
+        // Weights alone: an adapter brings the positions of its training.
+        model.set_positions(&config);
         Ok(())
     }
 
@@ -625,6 +628,7 @@ impl ModelSource {
                 .and_then(|()| model.copy_trunk(&own))
                 .map_err(|e| SourceError::Folder(e.into()));
         }
+        let config = model.config().clone();
         let infos = model.base_of_vocabulary(rows);
         match self {
             ModelSource::Folder(folder) => {
@@ -636,6 +640,7 @@ impl ModelSource {
             }
             ModelSource::Gguf(file) => file.fill_parts(model, &infos)?,
         }
+        model.set_positions(&config);
         model
             .begin_rows(rows)
             .map_err(|e| SourceError::Folder(e.into()))

@@ -2,7 +2,6 @@
 
 use super::Wizard;
 use super::answers::{Answers, Begin};
-use crate::base::human;
 use crate::spec::{Draft, Issue, Origin};
 use std::sync::{Arc, OnceLock};
 
@@ -65,18 +64,12 @@ impl Wizard {
     /// A context that the start model does not have: `train` would refuse the file.
     fn beyond_base(&self, draft: &Draft) -> Option<Issue> {
         const PATH: &str = "model.seq_len";
-        let longest = self.start_model()?.seq_len() as u64;
-        let asked = draft.value(PATH).as_u64().filter(|n| *n > longest)?;
-        let what = format!(
-            "{} tokens, but the base model supports {}",
-            human::grouped(asked),
-            human::grouped(longest)
-        );
-        let origin = Origin::Derived;
-        let (path, hint) = (PATH.into(), format!("at most {longest}"));
+        let is_scaled = !draft.value("model.position.rope.scaling").is_null();
+        let asked = draft.value(PATH).as_u64().filter(|_| !is_scaled)?;
+        let (what, hint) = self.start_model()?.beyond(asked)?;
         Some(Issue {
-            origin,
-            path,
+            origin: Origin::Derived,
+            path: PATH.into(),
             what,
             hint,
         })
