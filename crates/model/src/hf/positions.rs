@@ -91,10 +91,8 @@ mod tests {
         assert_eq!(found["original_max_position_embeddings"], 32);
         let linear = ScalingConfig::Linear(Linear { factor: 4.0 });
         let found = rope_parameters(&config(Some(linear), 128)).unwrap();
-        assert_eq!(
-            (&found["rope_type"], &found["factor"]),
-            (&"linear".into(), &4.0.into())
-        );
+        assert_eq!(found["rope_type"], "linear");
+        assert_eq!(found["factor"], 4.0);
         let learned = ModelConfig::default();
         assert_eq!(rope_parameters(&learned), None);
     }

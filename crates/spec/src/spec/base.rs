@@ -25,10 +25,11 @@ use std::time::SystemTime;
 const FROM: &str = "train.from";
 const TOKENIZER: &str = "data.tokenizer.file.path";
 const SEQ_LEN: &str = "model.seq_len";
+const CONTEXT_LEN: &str = "model.context_len";
 /// Keys a run may choose for itself: only training depends on them, or what files call the model.
 const FREE: [&str; 11] = [
     SEQ_LEN,
-    "model.context_len",
+    CONTEXT_LEN,
     "model.dropout",
     "model.init_std",
     "model.moe.aux_loss_coef",
@@ -406,7 +407,7 @@ fn fill(
         let pointer = path.replace('.', "/").replacen("model", "", 1);
         let value = said
             .pointer(&pointer)
-            .filter(|_| *path != SEQ_LEN || !said["seq_len"].is_null());
+            .filter(|value| !value.is_null() || ![SEQ_LEN, CONTEXT_LEN].contains(&path));
         if let (Some(value), Some((above, name))) = (value, path.rsplit_once('.')) {
             let above = above.replace('.', "/").replacen("model", "", 1);
             if let Some(section) = base.pointer_mut(&above).and_then(Value::as_object_mut) {
