@@ -144,14 +144,6 @@ impl BaseModel {
         &self.config
     }
 
-    /// Why it cannot be trained on rows of so many tokens without scaling, and what to do about it.
-    pub fn beyond(&self, seq_len: u64) -> Option<(String, String)> {
-        let said = json!({"seq_len": seq_len});
-        let wrong = context::beyond(&said, &self.config, "the base model");
-        let first = wrong.into_iter().next();
-        first.map(|wrong| (wrong.what, wrong.hint))
-    }
-
     /// What to know of rows of so many tokens, if they are longer than its context.
     pub fn extrapolated(&self, seq_len: usize) -> Option<String> {
         context::extrapolated(&self.config, seq_len)

@@ -2,6 +2,7 @@
 
 use super::Wizard;
 use super::answers::{Answers, Begin};
+use crate::base::human;
 use crate::spec::{Draft, Issue, Origin};
 use std::sync::{Arc, OnceLock};
 
@@ -64,9 +65,19 @@ impl Wizard {
     /// A context that the start model does not have: `train` would refuse the file.
     fn beyond_base(&self, draft: &Draft) -> Option<Issue> {
         const PATH: &str = "model.seq_len";
+        // The spec's scaling is checked against the model as the spec is loaded.
         let is_scaled = !draft.value("model.position.rope.scaling").is_null();
-        let asked = draft.value(PATH).as_u64().filter(|_| !is_scaled)?;
-        let (what, hint) = self.start_model()?.beyond(asked)?;
+        let longest = self.start_model()?.seq_len() as u64;
+        let asked = draft.value(PATH).as_u64();
+        let asked = asked.filter(|n| *n > longest && !is_scaled)?;
+        let what = format!(
+            "{} tokens, but the base model supports {}",
+            human::grouped(asked),
+            human::grouped(longest)
+        );
+        let hint = format!(
+            "at most {longest}, or -s model.position.rope.scaling=yarn for a model with RoPE"
+        );
         Some(Issue {
             origin: Origin::Derived,
             path: PATH.into(),
