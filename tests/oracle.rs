@@ -4,6 +4,8 @@
 //! `tests/oracle/train_oracle.py` made the fixtures and documents how.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
+#[path = "oracle/context.rs"]
+mod context;
 #[path = "oracle/distill.rs"]
 mod distill;
 #[path = "oracle/health.rs"]

@@ -11,7 +11,7 @@ use llmtui::wire::{Envelope, Event};
 use serde_json::Value;
 
 /// `m.gguf` in a folder: a small Llama in Q8_0 with a tokenizer and a chat template. `change` modifies the tokenizer's keys.
-fn gguf(dir: &std::path::Path, change: impl Fn(&mut Vec<(String, GgufValue)>)) {
+pub(super) fn gguf(dir: &std::path::Path, change: impl Fn(&mut Vec<(String, GgufValue)>)) {
     let text = "the theme of the thesis: there are 12 of them\n".repeat(50);
     let bpe: TokenizerConfig = serde_json::from_str(r#"{"bpe": {"vocab_size": 270}}"#).unwrap();
     let marks = Marks {

@@ -7,6 +7,7 @@
 )]
 
 mod branch;
+mod context;
 mod dry_run;
 mod gguf;
 mod output;

@@ -27,6 +27,14 @@ impl Rotation {
         }
     }
 
+    /// Whether both rotate alike but for the rounding of numbers in files.
+    pub fn is_about(&self, other: &Rotation) -> bool {
+        let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-5 * a.abs();
+        self.half() == other.half()
+            && near((&self.factor, &other.factor))
+            && self.frequencies.iter().zip(&other.frequencies).all(near)
+    }
+
     /// Number of rotated pairs.
     pub fn half(&self) -> usize {
         self.frequencies.len()

@@ -330,12 +330,18 @@ fn model_here(args: &Args, word: &str, request: Request, cx: &Context) -> anyhow
     };
     let name = request.name.clone();
     let gpus = gpus_here(cx)?;
-    if let Some(seq_len) = args.seq_len {
-        options::fits_context(&request, seq_len)?;
-    }
+    let longer = args
+        .seq_len
+        .map(|seq_len| options::longer_context(&request, seq_len))
+        .transpose()?
+        .flatten();
     let (mut request, device) = match (gpus.first(), target::on_own_engine(&model)) {
         (Some(gpu), _) => (on_gpus_here(request, &gpus), one_line(&gpu.name)),
-        (None, Some(request)) => (request, "its CPU, without a GPU".into()),
+        (None, Some(mut request)) => {
+            // Its rows are the context from here on.
+            request.settings.extend(longer);
+            (request, "its CPU, without a GPU".into())
+        }
         (None, None) => return Ok(request),
     };
     request.name = name;

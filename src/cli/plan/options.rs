@@ -1,7 +1,10 @@
 //! What the options of `llmtui plan` set: method, formats, adapters, batch and lengths; and how amounts are read.
 
 use super::Args;
+use crate::base::finding::Finding;
+use crate::base::human;
 use crate::base::near::{nearest, unknown};
+use crate::base::text::one_line;
 use crate::cli::exit::Failure;
 use crate::methods::ReferenceChoice;
 use crate::plan::request::{
@@ -107,14 +110,56 @@ pub fn trained(args: &Args, request: &mut Request) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses rows that are longer than the context of a given model.
-pub fn fits_context(request: &Request, seq_len: u64) -> anyhow::Result<()> {
+/// What rows that are longer than the context of a given model need.
+///
+/// # Errors
+/// Its positions end there.
+pub fn longer_context(request: &Request, seq_len: u64) -> anyhow::Result<Option<Finding>> {
     let most = request.arch.max_len();
     if seq_len <= most {
-        return Ok(());
+        return Ok(None);
     }
-    let what = format!("the context of {} is at most {most} tokens", request.name);
-    Err(Failure::user_error(what, "use a smaller --seq-len").into())
+    let config = request.arch.config();
+    let context = format!(
+        "the context of {} is {} tokens",
+        request.name,
+        human::grouped(most)
+    );
+    if config.position.has_table() {
+        let what = format!("{context}: its learned positions end there");
+        return Err(
+            Failure::user_error(what, "use a smaller --seq-len, or a model with RoPE").into(),
+        );
+    }
+    let Some(rope) = config.position.rope() else {
+        let finding = Finding::pass(format!(
+            "{context}; its positions are computed for any length, and need no scaling for {}",
+            human::grouped(seq_len)
+        ));
+        return Ok(Some(Finding {
+            source: "Press et al. 2022, arXiv 2108.12409 (ALiBi); docs/models.md, longer contexts"
+                .into(),
+            ..finding.named("longer_context", "")
+        }));
+    };
+    let factor = seq_len as f64 / config.original_context() as f64;
+    let replaced = match &rope.scaling {
+        Some(scaling) => format!(" in place of its {} scaling", scaling.entry().id),
+        None => String::new(),
+    };
+    let finding = Finding::warn(
+        format!(
+            "{context}: training with {} stretches its positions by a factor of {}{replaced}",
+            human::grouped(seq_len),
+            human::few(factor)
+        ),
+        "rotations beyond the context of its training are new to its weights",
+        format!("-s model.position.rope.scaling=yarn -s model.seq_len={seq_len}"),
+    );
+    Ok(Some(Finding {
+        source: "Peng et al. 2023, arXiv 2309.00071 (YaRN); docs/models.md, longer contexts".into(),
+        ..finding.named("longer_context", "")
+    }))
 }
 
 /// So many completions at once.
@@ -137,10 +182,11 @@ pub fn portions(args: &Args, request: &mut Request) -> anyhow::Result<()> {
         *request = crate::plan::solve::with_batch(request, batch);
     }
     if let Some(seq_len) = args.seq_len {
-        *request = crate::plan::solve::with_seq_len(request, seq_len);
         if request.estimator == Estimator::General {
-            fits_context(request, seq_len)?;
+            let longer = longer_context(request, seq_len)?;
+            request.settings.extend(longer);
         }
+        *request = crate::plan::solve::with_seq_len(request, seq_len);
     }
     request.grad_accum = args.grad_accum.unwrap_or(request.grad_accum);
     if let Some(rollouts) = args.rollouts {
@@ -196,6 +242,36 @@ pub fn price(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_beyond_a_models_context_need_a_scaling_or_end() {
+        let model = |name: &str| {
+            let found = crate::plan::models::MODELS.iter().find(|m| m.name == name);
+            reference::reference_request(found.unwrap())
+        };
+        let llama = model("llama-2-7b");
+        assert!(longer_context(&llama, 4096).unwrap().is_none());
+        let found = longer_context(&llama, 16_384).unwrap().unwrap();
+        let what = found.evidence.to_string();
+        assert!(
+            what.contains("4,096 tokens") && what.contains("a factor of 4.0"),
+            "{what}"
+        );
+        assert!(found.fix.contains("scaling=yarn -s model.seq_len=16384"));
+        // Of a scaled model the original context counts.
+        let llama = model("llama-3.1-8b");
+        let found = longer_context(&llama, 262_144).unwrap().unwrap();
+        let what = found.evidence.to_string();
+        assert!(
+            what.contains("factor of 32 in place of its llama3 scaling"),
+            "{what}"
+        );
+        let error = longer_context(&model("gpt2"), 2048).unwrap_err();
+        assert!(
+            error.to_string().contains("learned positions end there"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn every_choice_is_named_in_the_help_and_optimizers_where_one_is_not_known() {

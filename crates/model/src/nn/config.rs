@@ -6,7 +6,7 @@ use super::{
     mlp::MlpConfig,
     moe::MoeConfig,
     norm::NormConfig,
-    position::{PositionConfig, ScalingConfig},
+    position::{PositionConfig, RopeConfig, ScalingConfig},
 };
 use crate::kernels::attention::Heads;
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,8 @@ pub struct ModelConfig {
     /// gated blocks.
     #[schemars(range(min = 1, max = 1048576))]
     pub d_ff: Option<usize>,
-    /// Length of training sequences in tokens, and the longest context unless `context_len` is longer.
+    /// Length of training sequences in tokens, and the longest context unless `context_len` is longer. Beyond the context of a
+    /// start model with RoPE position.rope.scaling stretches its positions.
     #[schemars(range(min = 1, max = 1048576))]
     pub seq_len: usize,
     /// Context in tokens that checkpoints and exports declare. Default: with `train.from` and RoPE the start model's, else
@@ -351,11 +352,35 @@ impl ModelConfig {
     /// because model files have none.
     pub fn in_files(&self) -> ModelConfig {
         ModelConfig {
-            seq_len: self.context_len.unwrap_or(self.seq_len).max(self.seq_len),
+            seq_len: self.context(),
             context_len: None,
             value_head: false,
             ..self.clone()
         }
+    }
+
+    /// The longest text in tokens, also where the rows of training are shorter.
+    pub fn context(&self) -> usize {
+        self.context_len.unwrap_or(self.seq_len).max(self.seq_len)
+    }
+
+    /// The context before rotary positions were scaled.
+    pub fn original_context(&self) -> usize {
+        let scaling = self.position.rope().and_then(|rope| rope.scaling.as_ref());
+        let context = self.context();
+        scaling.map_or(context, |scaling| scaling.original_context(context))
+    }
+
+    /// Whether `other`, of the same model, has other rotations or a longer context.
+    pub fn is_stretched_in(&self, other: &ModelConfig) -> bool {
+        let both = self.position.rope().zip(other.position.rope());
+        both.is_some_and(|(ours, theirs)| {
+            let turns = |config: &ModelConfig, rope: &RopeConfig| {
+                rope.rotation(config.rope_head_dim(), config.context())
+            };
+            let (ours, theirs) = (turns(self, ours), turns(other, theirs));
+            !ours.is_about(&theirs) || self.context() < other.context()
+        })
     }
 
     /// Whether the same weights work at another context length: there are no positions but distances, or rotations independent of it.

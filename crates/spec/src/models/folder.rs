@@ -108,7 +108,8 @@ impl Folder {
 
     /// An adapter alone, over the model that it belongs to.
     pub(super) fn over(path: &Path, base: ModelSource) -> Folder {
-        let mut config = base.config().clone();
+        let own = hf::positions_in(path, base.config());
+        let mut config = own.unwrap_or_else(|| base.config().clone());
         // It may have been trained on more tokens than the base has. What is wrong with it is reported as it is loaded.
         let peft = hf::Peft::find(path).ok();
         let tables = peft.as_ref().and_then(|p| p.vocab_size(config.d_model));

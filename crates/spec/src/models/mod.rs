@@ -590,6 +590,7 @@ impl ModelSource {
                 .copy_trunk(&own)
                 .map_err(|e| SourceError::Folder(e.into()));
         }
+        let config = model.config().clone();
         match self {
             ModelSource::Folder(folder) => {
                 match folder.base() {
@@ -604,6 +605,8 @@ impl ModelSource {
             }
             ModelSource::Gguf(file) => file.fill(model)?,
         }
+        // Weights alone: an adapter brings the positions of its training.
+        model.set_positions(&config);
         Ok(())
     }
 
@@ -627,6 +630,7 @@ impl ModelSource {
                 .and_then(|()| model.copy_trunk(&own))
                 .map_err(|e| SourceError::Folder(e.into()));
         }
+        let config = model.config().clone();
         let infos = model.base_of_vocabulary(rows);
         match self {
             ModelSource::Folder(folder) => {
@@ -638,6 +642,7 @@ impl ModelSource {
             }
             ModelSource::Gguf(file) => file.fill_parts(model, &infos)?,
         }
+        model.set_positions(&config);
         model
             .begin_rows(rows)
             .map_err(|e| SourceError::Folder(e.into()))

@@ -5,7 +5,7 @@ use super::arch::Arch;
 use crate::nn::mixer::{GatedDeltaNetConfig, Mamba2Config, MixerConfig, ShortConvConfig};
 use crate::nn::mlp::MlpConfig;
 use crate::nn::norm::NormConfig;
-use crate::nn::position::scaling::Yarn;
+use crate::nn::position::scaling::{Llama3, Yarn};
 use crate::nn::position::{PositionConfig, RopeConfig, ScalingConfig};
 use crate::nn::{
     AttentionBias, Balancing, MlaConfig, ModelConfig, MoeConfig, NormPlacement, QkNormOver, Scoring,
@@ -71,6 +71,22 @@ fn llama(sizes: [usize; 7]) -> ModelConfig {
         mlp: MlpConfig::SwiGlu(Default::default()),
         tie_embeddings: false,
         ..ModelConfig::default()
+    }
+}
+
+/// Llama 3's positions, stretched from 8,192 tokens by this factor.
+fn stretched(factor: f64, model: ModelConfig) -> ModelConfig {
+    let scaling = Llama3 {
+        factor,
+        ..Llama3::default()
+    };
+    ModelConfig {
+        position: PositionConfig::Rope(RopeConfig {
+            theta: 500_000.0,
+            scaling: Some(ScalingConfig::Llama3(scaling)),
+            ..RopeConfig::default()
+        }),
+        ..model
     }
 }
 
@@ -395,11 +411,11 @@ pub static MODELS: LazyLock<Vec<ReferenceModel>> = LazyLock::new(|| [
     ("llama-2-7b", llama([32, 4096, 32, 32, 11_008, 32_000, 4096])),
     ("llama-2-13b", llama([40, 5120, 40, 40, 13_824, 32_000, 4096])),
     ("llama-2-70b", llama([80, 8192, 64, 8, 28_672, 32_000, 4096])),
-    ("llama-3.1-8b", llama([32, 4096, 32, 8, 14_336, 128_256, 131_072])),
-    ("llama-3.1-70b", llama([80, 8192, 64, 8, 28_672, 128_256, 131_072])),
-    ("llama-3.1-405b", llama([126, 16_384, 128, 8, 53_248, 128_256, 131_072])),
-    ("llama-3.2-1b", tied(llama([16, 2048, 32, 8, 8192, 128_256, 131_072]))),
-    ("llama-3.2-3b", tied(llama([28, 3072, 24, 8, 8192, 128_256, 131_072]))),
+    ("llama-3.1-8b", stretched(8.0, llama([32, 4096, 32, 8, 14_336, 128_256, 131_072]))),
+    ("llama-3.1-70b", stretched(8.0, llama([80, 8192, 64, 8, 28_672, 128_256, 131_072]))),
+    ("llama-3.1-405b", stretched(8.0, llama([126, 16_384, 128, 8, 53_248, 128_256, 131_072]))),
+    ("llama-3.2-1b", stretched(32.0, tied(llama([16, 2048, 32, 8, 8192, 128_256, 131_072])))),
+    ("llama-3.2-3b", stretched(32.0, tied(llama([28, 3072, 24, 8, 8192, 128_256, 131_072])))),
     ("granite-3.3-2b", tied(granite(llama([40, 2048, 32, 8, 8192, 49_159, 131_072])))),
     ("granite-4.0-350m", tied(granite(llama([28, 1024, 16, 4, 2048, 100_352, 32_768])))),
     ("granite-4.0-1b", tied(granite(llama([40, 2048, 16, 4, 4096, 100_352, 131_072])))),

@@ -2,6 +2,8 @@
 //! GGUF file), with that origin. Contradicting the base is an error, except for values a run may choose; a shipped
 //! preset's values for a new model yield to the base.
 
+mod context;
+
 use super::home;
 use super::issue::{Issue, Origin, Origins};
 use super::layer::is_default;
@@ -22,10 +24,12 @@ use std::time::SystemTime;
 
 const FROM: &str = "train.from";
 const TOKENIZER: &str = "data.tokenizer.file.path";
+const SEQ_LEN: &str = "model.seq_len";
+const CONTEXT_LEN: &str = "model.context_len";
 /// Keys a run may choose for itself: only training depends on them, or what files call the model.
 pub(super) const FREE: [&str; 11] = [
-    "model.seq_len",
-    "model.context_len",
+    SEQ_LEN,
+    CONTEXT_LEN,
     "model.dropout",
     "model.init_std",
     "model.moe.aux_loss_coef",
@@ -134,6 +138,15 @@ impl BaseModel {
     /// Its context in tokens.
     pub fn seq_len(&self) -> usize {
         self.config.seq_len
+    }
+
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// What to know of rows of so many tokens, if they are longer than its context.
+    pub fn extrapolated(&self, seq_len: usize) -> Option<String> {
+        context::extrapolated(&self.config, seq_len)
     }
 
     fn of(source: &ModelSource) -> BaseModel {
@@ -338,24 +351,56 @@ fn fill(
         &mut base,
         issues,
     );
-    let said = merged.value.get("model").cloned().unwrap_or_default();
+    let mut said = merged.value.get("model").cloned().unwrap_or_default();
+    let mut held = said.clone();
+    let asked = context::asked(&said, &model.config);
+    let stretches = asked.is_some();
+    // Rows of a shipped preset are of the recipe's own length, and do not say how far.
+    let is_said = asked.is_some_and(|asked| asked.has_factor());
+    if is_said && merged.origins.get(SEQ_LEN).is_shipped() {
+        said["seq_len"] = Value::Null;
+        merged.origins.forget(SEQ_LEN);
+    }
+    let longer = context::asked(&said, &model.config)
+        .map(|asked| asked.settle(&said, &model.config, &words.model));
+    if stretches {
+        leave_out_scaling(&mut held, model.config.position.rope().is_some());
+    }
     let mut checking = Checking {
         merged,
         issues,
         words,
         has_bias: model.config.bias,
     };
-    checking.hold("model", &said, &base);
-    checking.length(&said, "seq_len", model.config.seq_len);
-    checking.length(&said, "context_len", model.config.seq_len);
+    checking.hold("model", &held, &base);
+    let wrong = match &longer {
+        Some(Ok(_)) => Vec::new(),
+        Some(Err(wrong)) => vec![wrong.clone()],
+        None => context::beyond(&said, &model.config, &checking.words.model),
+    };
+    for context::Wrong { key, what, hint } in wrong {
+        checking.report(&format!("model.{key}"), what, hint);
+    }
     let shorter = |len: u64| len < model.config.seq_len as u64;
-    if model.config.keeps_context() && said["seq_len"].as_u64().is_some_and(shorter) {
-        base["context_len"] = json!(model.config.seq_len);
+    match longer {
+        Some(Ok(longer)) => {
+            longer.fill(&mut base);
+            for (key, how) in longer.why {
+                let path = format!("model.{key}");
+                merged.origins.set(&path, Origin::Implied(how));
+            }
+        }
+        _ if model.config.keeps_context() && said["seq_len"].as_u64().is_some_and(shorter) => {
+            base["context_len"] = json!(model.config.seq_len);
+        }
+        _ => {}
     }
     for path in FREE {
         let pointer = path.replace('.', "/").replacen("model", "", 1);
-        if let (Some(value), Some((above, name))) = (said.pointer(&pointer), path.rsplit_once('.'))
-        {
+        let value = said
+            .pointer(&pointer)
+            .filter(|value| !value.is_null() || ![SEQ_LEN, CONTEXT_LEN].contains(&path));
+        if let (Some(value), Some((above, name))) = (value, path.rsplit_once('.')) {
             let above = above.replace('.', "/").replacen("model", "", 1);
             if let Some(section) = base.pointer_mut(&above).and_then(Value::as_object_mut) {
                 section.insert(name.into(), value.clone());
@@ -373,6 +418,17 @@ fn fill(
         merged.value["data"]["tokenizer"] = json!({"file": {"path": path}});
         merged.origins.set("data.tokenizer", origin.clone());
         merged.origins.set(TOKENIZER, origin);
+    }
+}
+
+/// Takes the scaling out of the `model` of a spec, and all of its positions where the base model does not rotate.
+fn leave_out_scaling(model: &mut Value, rotates: bool) {
+    if !rotates && let Some(map) = model.as_object_mut() {
+        map.remove("position");
+    }
+    let rope = model.pointer_mut("/position/rope");
+    if let Some(map) = rope.and_then(Value::as_object_mut) {
+        map.remove("scaling");
     }
 }
 
@@ -405,7 +461,7 @@ fn drop_preset_leaves(
             !map.is_empty()
         }
         value => {
-            let too_long = path == "model.seq_len" && value.as_u64() > Some(longest as u64);
+            let too_long = path == SEQ_LEN && value.as_u64() > Some(longest as u64);
             let free = FREE.contains(&path) && !too_long;
             free || !origins.nearest(path).is_shipped()
         }
@@ -507,17 +563,6 @@ impl Checking<'_> {
                 self.words.otherwise
             ),
         );
-    }
-
-    /// A context may be shorter than the base's, not longer.
-    fn length(&mut self, said: &Value, key: &str, most: usize) {
-        if let Some(len) = said[key].as_u64().filter(|len| *len > most as u64) {
-            self.report(
-                &format!("model.{key}"),
-                format!("{len} tokens, but {} supports {most}", self.words.model),
-                format!("use at most {most}, or remove it"),
-            );
-        }
     }
 
     fn report(&mut self, path: &str, what: String, hint: String) {

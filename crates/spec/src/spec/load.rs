@@ -47,7 +47,7 @@ impl Loaded {
             };
             Some(format!("{key} {value}: {how}"))
         });
-        let others = [self.shorter_context(), self.unfilled()];
+        let others = [self.other_context(), self.unfilled()];
         let start = self.spec.train.from.as_deref().map(models::notes);
         let start = start.into_iter().flatten();
         let start = start.map(|note| format!("train.from: {note}"));
@@ -85,14 +85,16 @@ impl Loaded {
         ))
     }
 
-    /// Checkpoints and exports of a run with shorter rows than its start model say that length, where positions depend on it.
-    fn shorter_context(&self) -> Option<String> {
+    /// Checkpoints and exports of a run with shorter rows than its start model say that length, where positions depend on it; and
+    /// what longer ones come to where positions need no scaling.
+    fn other_context(&self) -> Option<String> {
         let base = base::base_model(self.spec.train.from.as_deref()?).ok()?;
         let (ours, theirs) = (self.spec.model.seq_len, base.seq_len());
         let kept = self.spec.model.context_len >= Some(theirs);
-        (ours < theirs && !kept).then(|| {
+        let shorter = (ours < theirs && !kept).then(|| {
             format!("model.seq_len {ours} becomes the context of the trained model; the start model's is {theirs}")
-        })
+        });
+        shorter.or_else(|| base.extrapolated(ours))
     }
 }
 

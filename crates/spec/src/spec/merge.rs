@@ -16,6 +16,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// How a map is written.
 const MAP: &str = "write {NAME: VALUE, NAME: VALUE}";
 
+/// As a value that follows from others is written.
+const FOLLOWS: &str = "auto";
+
 /// The merged values, without defaults.
 #[derive(Debug, Clone)]
 pub(super) struct Merged {
@@ -68,6 +71,11 @@ impl Merged {
                     format!("set twice: as {before} and as {}", setting.said),
                     "remove one",
                 ));
+                continue;
+            }
+            if setting.value == FOLLOWS && follows(&path) {
+                remove(&mut self.value, &path);
+                self.origins.forget(&dotted);
                 continue;
             }
             match judge(node, setting.value.clone()) {
@@ -267,6 +275,25 @@ fn put(root: &mut Value, path: &[String], value: Value) {
         here = &mut here[name.as_str()];
     }
     *here = value;
+}
+
+/// Whether a setting without a null follows from others where nothing is said: the factor of RoPE scaling from the start model's
+/// context.
+fn follows(path: &[String]) -> bool {
+    let [above @ .., _, last] = path else {
+        return false;
+    };
+    above == ["model", "position", "rope", "scaling"] && last == "factor"
+}
+
+fn remove(root: &mut Value, path: &[String]) {
+    let Some((last, above)) = path.split_last() else {
+        return;
+    };
+    let section = root.pointer_mut(&format!("/{}", above.join("/")));
+    if let Some(map) = section.and_then(Value::as_object_mut) {
+        map.shift_remove(last);
+    }
 }
 
 /// The word of a list that was probably meant: by its number format's other names, by a slip, by its beginning.

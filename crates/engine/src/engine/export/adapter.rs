@@ -60,6 +60,11 @@ pub fn export_adapter(
                  call base.resize_token_embeddings({rows}) first, as the card says"
             )]);
         }
+        if let Some(arguments) = &source.longer {
+            folder.note(vec![format!(
+                "it was trained at stretched positions: with PEFT, load its base with {arguments}, as the card says"
+            )]);
+        }
         if let Some(class) = source.taken_for_experts() {
             folder.note(vec![format!(
                 "PEFT 0.21 takes gate_proj, up_proj and down_proj of {class} for its experts and does not load this adapter as it is: \

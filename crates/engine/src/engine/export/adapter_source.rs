@@ -21,6 +21,8 @@ pub struct AdapterSource {
     pub(super) joins: Joins,
     /// How many tokens its base must be given, which has fewer: it was trained on tables that had grown.
     pub(super) grown: Option<usize>,
+    /// The arguments that give its base the positions of its training, where these were stretched.
+    pub(super) longer: Option<String>,
     /// What pads, of a reward model: transformers learns it from its base's config, which does not name it.
     pub(super) pad: Option<(u32, String)>,
 }
@@ -54,6 +56,7 @@ impl AdapterSource {
         });
         Ok(AdapterSource {
             grown: grown(&peft),
+            longer: longer(path, &peft),
             pad: padding_of(path, &peft),
             base: base.map(String::from).or(said),
             peft,
@@ -114,6 +117,34 @@ fn grown(peft: &Peft) -> Option<usize> {
     let config = base.config();
     let rows = peft.vocab_size(config.d_model)?;
     (Some(rows) > config.vocab_size).then_some(rows)
+}
+
+/// Arguments of `from_pretrained` for a base whose positions were stretched while the adapter was trained.
+fn longer(path: &Path, peft: &Peft) -> Option<String> {
+    let base = ModelSource::open(Path::new(peft.base()?)).ok()?;
+    let config = hf::positions_in(path, base.config())?;
+    let table = hf::rope_parameters(&config)?;
+    let items = table
+        .as_object()?
+        .iter()
+        .filter(|(_, value)| !value.is_null());
+    let items: Vec<String> = items
+        .map(|(key, value)| format!("\"{key}\": {}", python(value)))
+        .collect();
+    Some(format!(
+        "max_position_embeddings={}, rope_parameters={{{}}}",
+        config.context(),
+        items.join(", ")
+    ))
+}
+
+/// A value of JSON as Python has it.
+fn python(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::Bool(true) => "True".into(),
+        serde_json::Value::Bool(false) => "False".into(),
+        other => other.to_string(),
+    }
 }
 
 fn fits_transformers(path: &Path, peft: &Peft) -> Result<(&'static str, Joins), ExportError> {

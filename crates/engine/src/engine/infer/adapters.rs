@@ -2,7 +2,7 @@
 //! format.
 
 use crate::base::text::one_line;
-use crate::hf::{ADAPTER_CONFIG, AdapterError, HfError, Peft};
+use crate::hf::{ADAPTER_CONFIG, AdapterError, HfError, Peft, positions_in};
 use crate::kernels::errors::error_text;
 use crate::models::ModelSource;
 use crate::nn::{Model, ParamInfo, Table};
@@ -17,6 +17,14 @@ pub struct Adapters {
     aside: Vec<(ParamInfo, Table)>,
 }
 
+/// One base has one set of positions at a time.
+fn other_positions(folder: &Path) -> HfError {
+    HfError::Config {
+        path: folder.join(ADAPTER_CONFIG),
+        what: "it was trained at other RoPE scaling than the adapter before it: ask one of them, or merge each with llmtui merge".into(),
+    }
+}
+
 impl Adapters {
     /// Those of these folders. The first is put beside the model, which has none.
     ///
@@ -28,6 +36,9 @@ impl Adapters {
             let peft = Peft::find(folder)?;
             if peft.scores() && !model.config().is_reward_model() {
                 return Err(AdapterError::Scores(folder.clone()));
+            }
+            if !adapters.held.is_empty() && positions_in(folder, model.config()).is_some() {
+                return Err(other_positions(folder).into());
             }
             peft.make_room(model)?;
             peft.check_detachable(model)?;

@@ -1,6 +1,7 @@
 //! The longest document compared with the row length, and what happened to longer ones.
 
 use super::{Check, Finding, Subject};
+use crate::base::finding::Status;
 use crate::base::human::{grouped, percent};
 use crate::base::text::one_line;
 use crate::data::{Loss, TrainingCounts};
@@ -18,9 +19,38 @@ const WARN: f64 = 0.05;
 
 fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     let seq_len = subject.data.seq_len() as u64;
+    let model = &subject.spec.model;
+    let is_scaled = subject.spec.train.from.is_some()
+        && model
+            .position
+            .rope()
+            .is_some_and(|rope| rope.scaling.is_some());
+    let original = is_scaled.then(|| model.original_context() as u64);
     Ok(match &subject.data.learning {
-        Some(learning) => judge(learning, seq_len),
+        Some(learning) => {
+            let found = judge(learning, seq_len);
+            let short = original.and_then(|original| too_short(learning, original, seq_len));
+            short
+                .filter(|_| found.status == Status::Pass)
+                .unwrap_or(found)
+        }
         None => Finding::pass(format!("one text, split into windows of {seq_len} tokens")),
+    })
+}
+
+/// A document attends to itself alone, in packed rows too: no distance is longer than the longest one.
+fn too_short(learning: &TrainingCounts, original: u64, seq_len: u64) -> Option<Finding> {
+    let stays_within = learning.longest <= original && seq_len > original;
+    stays_within.then(|| {
+        Finding::warn(
+            format!(
+                "the longest document has {} tokens, and the model was trained with {} before its positions were scaled",
+                grouped(learning.longest),
+                grouped(original)
+            ),
+            "tokens attend to their own document only: no distance beyond the original context occurs, and the longer context is not learned",
+            "add longer documents; or -s data.format=text reads a text as one, in windows of whole rows",
+        )
     })
 }
 
@@ -94,7 +124,23 @@ fn judge(learning: &TrainingCounts, seq_len: u64) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::finding::Status;
+
+    #[test]
+    fn documents_within_the_original_context_teach_none_of_the_longer_one() {
+        let learning = |longest| TrainingCounts {
+            documents: 10,
+            longest,
+            ..TrainingCounts::default()
+        };
+        let found = too_short(&learning(30), 32, 128).unwrap();
+        assert_eq!(found.status, Status::Warn);
+        assert!(found.evidence.to_string().contains("trained with 32"));
+        assert!(too_short(&learning(33), 32, 128).is_none());
+        assert!(
+            too_short(&learning(30), 32, 32).is_none(),
+            "short rows are said elsewhere"
+        );
+    }
 
     #[test]
     fn lost_tokens_of_many_documents_are_a_warning() {

@@ -1,7 +1,7 @@
 //! An adapter in PEFT's format, written by PEFT or by this program: attached to a model's weights, or merged into them.
 
 use super::super::safetensors::TensorFile;
-use super::super::{HfError, read_config};
+use super::super::{HfError, positions_in, read_config};
 use super::description::{Description, MAX_BYTES};
 use super::factors::{Change, Factors};
 use super::stacked::Stack;
@@ -200,13 +200,16 @@ impl Peft {
         rows.max().max(said)
     }
 
-    /// Grows the vocabulary of a model without adapters to that of the adapter's training, if it is smaller: the base's
-    /// vocabulary had been extended. The rows of the new tokens come from its tables; those of frozen tables are newly
+    /// Gives a model without adapters the positions of the adapter's training, where the run had stretched them, and grows its
+    /// vocabulary to that of the training, if it is smaller: the base's vocabulary had been extended. The rows of the new tokens come from its tables; those of frozen tables are newly
     /// initialized.
     ///
     /// # Errors
     /// Quantized weights: their tables cannot grow.
     pub fn make_room(&self, model: &mut Model) -> Result<(), HfError> {
+        if let Some(config) = positions_in(&self.folder, model.config()) {
+            model.set_positions(&config);
+        }
         let shape = model.shape();
         let Some(rows) = self.vocab_size(shape.d_model) else {
             return Ok(());

@@ -50,7 +50,7 @@ pub use experts::TOGETHER;
 pub use experts::stacked as stacked_experts;
 pub use family::{Family, one_by_one};
 pub use nested::{left_out, text_model};
-pub use rope::ignored;
+pub use rope::{ignored, parameters as rope_parameters};
 
 use super::keys::{Keys, same};
 use super::packed::{Format, QUANTIZATION};

@@ -376,6 +376,18 @@ impl Model {
         }
     }
 
+    /// Takes rotations and context of `config`, one of the same model: its weights are then read at other positions.
+    pub fn set_positions(&mut self, config: &ModelConfig) {
+        // A learned table is one of the weights.
+        if self.config.position.rope().is_none() || config.position.rope().is_none() {
+            return;
+        }
+        self.config.position = config.position.clone();
+        (self.config.seq_len, self.config.context_len) = (config.seq_len, config.context_len);
+        self.shape.seq_len = config.seq_len;
+        self.tables = Tables::new(&self.config, &self.shape);
+    }
+
     /// Sets the regularization of training; returns the previous one. Only fused passes support it.
     pub fn set_regularizers(&mut self, regularizers: Regularizers) -> Regularizers {
         std::mem::replace(&mut self.regularizers, regularizers)

@@ -23,7 +23,7 @@ pub struct Config {
     /// Share of each head's features that are rotated, the first ones (Phi-3, GPT-NeoX).
     #[schemars(range(min = 0.01, max = 1.0))]
     pub fraction: f64,
-    /// RoPE scaling, for contexts longer than a model was trained on. Default: none.
+    /// RoPE scaling, for contexts longer than a model was trained on. Default: none, or with train.from the start model's.
     pub scaling: Option<ScalingConfig>,
     /// theta in blocks with a sliding window, which are not scaled (Gemma 3: 10000). Default: theta in all blocks.
     #[schemars(range(min = 1.0))]

@@ -65,18 +65,22 @@ impl Wizard {
     /// A context that the start model does not have: `train` would refuse the file.
     fn beyond_base(&self, draft: &Draft) -> Option<Issue> {
         const PATH: &str = "model.seq_len";
+        // The spec's scaling is checked against the model as the spec is loaded.
+        let is_scaled = !draft.value("model.position.rope.scaling").is_null();
         let longest = self.start_model()?.seq_len() as u64;
-        let asked = draft.value(PATH).as_u64().filter(|n| *n > longest)?;
+        let asked = draft.value(PATH).as_u64();
+        let asked = asked.filter(|n| *n > longest && !is_scaled)?;
         let what = format!(
             "{} tokens, but the base model supports {}",
             human::grouped(asked),
             human::grouped(longest)
         );
-        let origin = Origin::Derived;
-        let (path, hint) = (PATH.into(), format!("at most {longest}"));
+        let hint = format!(
+            "at most {longest}, or -s model.position.rope.scaling=yarn for a model with RoPE"
+        );
         Some(Issue {
-            origin,
-            path,
+            origin: Origin::Derived,
+            path: PATH.into(),
             what,
             hint,
         })

@@ -211,7 +211,9 @@ const ROWS: &[Row] = &[
     ),
     row(
         "rope_scaling",
-        To::NoEqual("model.position.rope.scaling; a base model brings its own"),
+        To::NoEqual(
+            "model.position.rope.scaling with a longer model.seq_len stretches the start model's positions: yarn, ntk, linear or llama3",
+        ),
     ),
     row(
         "shift_attn",

@@ -107,7 +107,7 @@ macro_rules! subjects {
     };
 }
 
-subjects! { rate floor warmup batch updates moments decay dropout adapter labels passes held_out patience best template cold_start moving_reference room truncation precision smoothing sharing others }
+subjects! { context rate floor warmup batch updates moments decay dropout adapter labels passes held_out patience best template cold_start moving_reference room truncation precision smoothing sharing others }
 
 pub use adapter::HIGH_RANK;
 pub use passes::{FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, less_often, repeated};

@@ -4,6 +4,7 @@ use super::*;
 use crate::base::finding::Finding;
 use crate::spec::{SpecSources, load};
 
+mod context;
 mod limits;
 mod loads;
 mod shares;

@@ -201,6 +201,8 @@ pub(super) fn adapter(source: &AdapterSource, dtype: &str, opener: &str) -> Stri
         Some(rows) => format!("base.resize_token_embeddings({rows})\n"),
         None => String::new(),
     };
+    let longer = source.longer.as_ref();
+    let longer = longer.map_or(String::new(), |arguments| format!(", {arguments}"));
     let tokenizer = match crate::data::tokenizer::has_tokenizer(peft.folder()) {
         true => "FOLDER",
         false => id,
@@ -208,7 +210,7 @@ pub(super) fn adapter(source: &AdapterSource, dtype: &str, opener: &str) -> Stri
     format!(
         "It is an adapter: small matrices that modify the weights of a base model, which is not included.\n\n{}\n{note}\
          ```python\nfrom peft import PeftModel\nfrom transformers import {opener}, AutoTokenizer\n\n\
-         base = {opener}.from_pretrained(\"{id}\"{labels})\n{resized}model = PeftModel.from_pretrained(base, \"FOLDER\")\n\
+         base = {opener}.from_pretrained(\"{id}\"{labels}{longer})\n{resized}model = PeftModel.from_pretrained(base, \"FOLDER\")\n\
          tokenizer = AutoTokenizer.from_pretrained(\"{tokenizer}\")\n{scoring}```\n\n\
          `model.merge_and_unload()` adds it to the weights; `llmtui merge --base MODEL --adapter FOLDER --to DIR` does the same.\n",
         table(&named(facts))

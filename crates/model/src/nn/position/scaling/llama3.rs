@@ -16,7 +16,7 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Factor by which the context is extended.
+    /// Factor by which the context is extended. With train.from: context / original context, unless it is set (auto).
     #[schemars(range(min = 1.0, max = 1000.0))]
     pub factor: f64,
     /// Waves longer than original_len / low_freq_factor are stretched.
@@ -25,7 +25,7 @@ pub struct Config {
     /// Waves shorter than original_len / high_freq_factor are kept; must be above low_freq_factor.
     #[schemars(range(min = 0.001, max = 10000.0))]
     pub high_freq_factor: f64,
-    /// The context that the model was trained with.
+    /// The context that the model was trained with. With train.from: its context, unless it is set.
     #[schemars(range(min = 1, max = 1048576))]
     pub original_len: usize,
 }
@@ -55,6 +55,10 @@ impl super::Scaling for Config {
 
     fn factor(&self) -> f64 {
         self.factor
+    }
+
+    fn original_context(&self, _context: usize) -> usize {
+        self.original_len
     }
 
     fn faults(&self, _theta: f64, _half: usize) -> Vec<Fault> {

@@ -22,7 +22,7 @@ pub struct Config {
     pub short_factor: Vec<f64>,
     /// The same where seq_len is longer. Empty: 1.
     pub long_factor: Vec<f64>,
-    /// The context that the model was trained with.
+    /// The context that the model was trained with. With train.from: its context, unless it is set.
     #[schemars(range(min = 2, max = 1048576))]
     pub original_len: usize,
     /// Multiplier of cosines and sines. Default: √(1 + ln(s) / ln(original_len)) with s = seq_len / original_len,
@@ -72,6 +72,10 @@ impl super::Scaling for Config {
     /// A single number for it: that of the slowest pair.
     fn factor(&self) -> f64 {
         self.long_factor.last().copied().unwrap_or(1.0)
+    }
+
+    fn original_context(&self, _context: usize) -> usize {
+        self.original_len
     }
 
     fn faults(&self, _theta: f64, half: usize) -> Vec<Fault> {

@@ -21,6 +21,10 @@ pub trait Scaling {
     fn rotation(&self, theta: f64, half: usize, seq_len: usize) -> Rotation;
     /// Factor by which the context is extended.
     fn factor(&self) -> f64;
+    /// The context before it was extended to `context` tokens.
+    fn original_context(&self, context: usize) -> usize {
+        ((context as f64 / self.factor()).round() as usize).max(1)
+    }
     /// Problems of the scaling for `half` rotary pairs with base `theta`.
     fn faults(&self, _theta: f64, _half: usize) -> Vec<Fault> {
         Vec::new()

@@ -15,7 +15,7 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Factor by which the context is extended.
+    /// Factor by which the context is extended. With train.from: context / original context, unless it is set (auto).
     #[schemars(range(min = 1.0, max = 1000.0))]
     pub factor: f64,
 }

@@ -16,10 +16,10 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Factor by which the context is extended.
+    /// Factor by which the context is extended. With train.from: context / original context, unless it is set (auto).
     #[schemars(range(min = 1.0, max = 1000.0))]
     pub factor: f64,
-    /// The context that the model was trained with. Default: seq_len / factor.
+    /// The context that the model was trained with. Default: with train.from its context, else seq_len / factor.
     #[schemars(range(min = 1, max = 1048576))]
     pub original_len: Option<usize>,
     /// Pairs that turn more often than this within the old context are kept.
@@ -148,6 +148,10 @@ impl super::Scaling for Config {
 
     fn factor(&self) -> f64 {
         self.factor
+    }
+
+    fn original_context(&self, context: usize) -> usize {
+        (self.original_len(context).round() as usize).max(1)
     }
 
     fn faults(&self, theta: f64, _half: usize) -> Vec<Fault> {
