@@ -4,7 +4,6 @@ use super::Args;
 use crate::base::finding::Finding;
 use crate::base::human;
 use crate::base::near::{nearest, unknown};
-use crate::base::text::one_line;
 use crate::cli::exit::Failure;
 use crate::methods::ReferenceChoice;
 use crate::plan::request::{
