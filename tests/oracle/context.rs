@@ -148,7 +148,8 @@ fn configs_name_the_stretched_positions_as_transformers_does() {
                 assert_eq!(written["model_type"], "llmtui", "{name}");
                 continue;
             }
-            let theirs = &configs[kind];
+            let theirs = configs[kind].as_str().unwrap();
+            let theirs: serde_json::Value = serde_json::from_str(theirs).unwrap();
             assert_eq!(written["max_position_embeddings"], 128, "{name} {kind}");
             assert_eq!(written["model_type"], theirs["model_type"], "{name} {kind}");
             let table = theirs["rope_parameters"].as_object().unwrap();

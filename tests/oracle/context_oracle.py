@@ -66,7 +66,7 @@ def main(folder):
             weights = dict(model.named_parameters())
             for at in GRADIENTS:
                 tensors[f"{kind}.grad.{at}"] = weights[at].grad.clone()
-            configs[kind] = config.to_json_string(use_diff=False)
+            configs[kind] = config.to_json_string()
         tensors = {key: value.contiguous() for key, value in tensors.items()}
         save_file(tensors, folder / f"{name}.safetensors", metadata={"configs": json.dumps(configs)})
 

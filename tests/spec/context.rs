@@ -9,7 +9,7 @@ const SCALING: &str = "model.position.rope.scaling";
 
 /// A folder `ckpt` with a model of 32 tokens at these positions, and `settings` of a spec that starts from it.
 struct Start {
-    dir: tempfile::TempDir,
+    _dir: tempfile::TempDir,
     sources: SpecSources,
 }
 
@@ -21,7 +21,7 @@ impl Start {
         spec["model"]["seq_len"] = seq_len.into();
         let spec = spec::RunSpec::from_yaml(&spec.to_string()).unwrap();
         super::models::base(dir.path(), &spec);
-        Start { dir, sources }
+        Start { _dir: dir, sources }
     }
 
     fn rope() -> Start {
@@ -69,7 +69,7 @@ fn factor_and_original_context_follow_from_the_start_model() {
         assert_eq!(sizes(&model), (4.0, 32, 128, 128), "{kind}");
         assert_eq!(scaling(&model).entry().id, kind);
     }
-    let loaded = start.load(&["position=yarn", "seq_len=96"]).unwrap();
+    let loaded = start.load(&["model.position=yarn", "seq_len=96"]).unwrap();
     assert_eq!(sizes(&loaded.spec.model), (3.0, 32, 96, 96));
     let notes = loaded.notes().join("\n");
     for words in [
