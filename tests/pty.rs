@@ -543,7 +543,7 @@ fn the_wizard_starts_a_run_from_an_empty_folder() {
         "Settings that matter here",
         "What it will cost",
         "start training now",
-        "14 passed, 1 warning",
+        "15 passed, 1 warning",
     ] {
         term.wait_text(title);
         term.press("\r");
@@ -628,7 +628,7 @@ fn going_back_twice_in_the_wizard_changes_the_method() {
         "Settings that matter here",
         "What it will cost",
         "start training now",
-        "14 passed, 1 warning",
+        "15 passed, 1 warning",
     ] {
         term.wait_text(title);
         term.press("\r");

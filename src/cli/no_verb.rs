@@ -126,7 +126,7 @@ fn as_settings(error: &clap::Error, typed: &[String]) -> Option<String> {
             // Named below, with what to do instead.
             None if named_elsewhere(word, verb).is_some() => {
                 let has_value = |next: &&String| !next.starts_with('-') && !word.contains('=');
-                if rest.peek().is_some_and(|next| has_value(next)) {
+                if rest.peek().is_some_and(has_value) {
                     rest.next();
                 }
             }

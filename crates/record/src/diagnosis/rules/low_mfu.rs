@@ -45,6 +45,11 @@ fn judge(view: &View<'_>) -> Option<Finding> {
 /// Runs on processors have a share of what those reach, which is high. Other programs log it on GPUs only.
 fn is_on_gpus(view: &View<'_>) -> bool {
     let own = view.typical(metric::machine::FIRST_GPU_OWN_MEMORY);
-    let on_ranks = || view.state.series.keys().any(|id| id.starts_with("rank/"));
+    let on_ranks = || {
+        view.state
+            .series
+            .keys()
+            .any(|id| id.starts_with(metric::ranks::PREFIX))
+    };
     view.state.is_foreign() || own.is_some_and(|x| x > 0.0) || on_ranks()
 }

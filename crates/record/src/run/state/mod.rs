@@ -422,7 +422,7 @@ impl RunState {
             return;
         };
         // A new generation may have fewer ranks: drop the readings of all ranks.
-        self.host.retain(|id, _| !id.starts_with("rank/"));
+        self.host.retain(|id, _| !id.starts_with(id::ranks::PREFIX));
         if let Some(step) = head.resumed_from {
             self.mark(step, MarkKind::Resumed, String::new());
         }
