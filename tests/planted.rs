@@ -40,6 +40,8 @@ struct Row {
     found: BTreeMap<String, u64>,
     /// The step from which the fault is detectable.
     shows: u64,
+    /// Readings on the way, where they are asked for.
+    trace: Vec<String>,
 }
 
 /// Trains all of them, two at a time.
@@ -65,6 +67,7 @@ fn trained() -> Vec<Row> {
                         expected: plan.expected.to_vec(),
                         found: seen.found,
                         shows: seen.shows,
+                        trace: seen.trace,
                     };
                     rows.lock().unwrap().push((at, row));
                 }
@@ -104,6 +107,7 @@ fn planted_faults_are_named_without_false_alarms() {
     let (mut named, mut faults, mut alarms) = (0, 0, Vec::new());
     let mut late = Vec::new();
     for row in trained().into_iter().chain(histories::rows()) {
+        row.trace.iter().for_each(|line| println!("{line}"));
         let hits = row
             .expected
             .iter()

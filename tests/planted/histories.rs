@@ -445,5 +445,6 @@ fn row(history: &History) -> Row {
         expected: history.expected.to_vec(),
         found,
         shows: history.shows,
+        trace: Vec::new(),
     }
 }

@@ -184,6 +184,8 @@ pub struct Seen {
     pub found: BTreeMap<String, u64>,
     /// The step from which the fault was detectable.
     pub shows: u64,
+    /// Readings on the way, where they are asked for.
+    pub trace: Vec<String>,
 }
 
 /// The first evaluation that shows a gradual fault: validation loss 1 % above its best, or training loss 15 %
@@ -240,7 +242,7 @@ pub fn train(plan: &Plan) -> Seen {
     let mut probes = Probes::new(&setup, (50, 1), Arc::new(ManualClock::default()));
     let (mut state, mut seq, mut found) = (RunState::new(), 0, BTreeMap::new());
     let mut evaluated: Vec<(u64, f64, f64)> = Vec::new();
-    let is_traced = std::env::var_os("PLANTED").is_some();
+    let (is_traced, mut trace) = (std::env::var_os("PLANTED").is_some(), Vec::new());
     let mut tell = |state: &mut RunState, event: Event| {
         seq += 1;
         state.apply(&Envelope {
@@ -382,7 +384,11 @@ pub fn train(plan: &Plan) -> Seen {
             .iter()
             .filter_map(|id| Some(format!("{id} {:.4}", newest(id)?)))
             .collect();
-            println!("{} {step}: {} {found:?}", plan.name, said.join(", "));
+            trace.push(format!(
+                "{} {step}: {} {found:?}",
+                plan.name,
+                said.join(", ")
+            ));
         }
         if step % CHECK_INTERVAL == 0 || !finite {
             for finding in super::agreeing(diagnose(&state)).findings {
@@ -397,7 +403,11 @@ pub fn train(plan: &Plan) -> Seen {
         }
     }
     let shows = builds_up(plan, &evaluated).map_or(plan.shows(), |step| step.max(plan.shows()));
-    Seen { found, shows }
+    Seen {
+        found,
+        shows,
+        trace,
+    }
 }
 
 /// Readings of the machine.

@@ -495,7 +495,7 @@ fn permanent_failures_end_the_run_with_a_message() {
         (
             "old protocol",
             Outcome::Starved,
-            ["version 99", "engine check"],
+            ["worker 99", "engine check"],
         ),
         (
             "no ranks",

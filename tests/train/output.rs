@@ -105,7 +105,7 @@ fn preflight_prints_a_table_and_leaves_nothing() {
     let output = place.go(&["preflight", "smoke"]);
     assert_eq!(code(&output), 0, "{}", out(&output));
     assert!(out(&output).ends_with("ready to train\n"));
-    assert_eq!(out(&output).lines().count(), 16);
+    assert_eq!(out(&output).lines().count(), 17);
     let output = place.go(&["preflight", "smoke", "-s", "model.init_std=1", "--json"]);
     assert_eq!(code(&output), 4);
     assert!(out(&output).contains(r#""id":"init_loss""#));
