@@ -91,7 +91,7 @@ mod tests {
             (&["engine=torch"], &one),
             (&["engine=auto"], &one),
             // Ranks have no such optimizer.
-            (&["optimizer=lion"], &one),
+            (&["optimizer=sophia"], &one),
         ];
         for (words, gpus) in nothing {
             assert_eq!(idle_gpu(&spec(words), gpus, true), None, "{words:?}");

@@ -211,7 +211,6 @@ pub struct CheckpointConfig {
     pub keep_last: usize,
     /// Also save at each evaluation that is the best so far, so that weights from before an overfit are not lost. The spec's own
     /// criterion (`eval.best_by`), early stopping (`eval.patience`) and methods with a criterion of their own do so anyway.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub save_best: bool,
 }
 

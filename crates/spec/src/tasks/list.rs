@@ -146,7 +146,7 @@ mod tests {
             );
         }
         let error = load("arc", &Env::default()).unwrap_err();
-        assert!(error.to_string().contains("arc_easy"), "{error}");
+        assert!(error.hint().contains("arc_easy"), "{}", error.hint());
     }
 
     #[test]

@@ -188,7 +188,7 @@ fn without_a_word_and_without_a_usual_one_the_files_are_listed() {
     ];
     let error = refused(None, &names);
     assert!(
-        error.contains("it has only GGUF files, 5 of them"),
+        error.contains("it has 5 GGUF files and nothing else"),
         "{error}"
     );
     assert!(
