@@ -11,8 +11,9 @@ const PARTS: f64 = 1_000.0;
 const FORGOTTEN: f64 = 4.0;
 
 /// What a column leaves of those before it, of `n` columns for the steps `from..to`: the range counts as far as there are readings,
-/// or a run that has just begun would be smoothed over steps that are still to come. It counts in quarters, so that the line of a live
-/// run is redrawn as a whole only each time that its steps have become four times as many.
+/// or a run that has just begun would be smoothed over steps that are still to come. It counts in eighths, so that the line of a live
+/// run is redrawn as a whole only each time that its steps have become eight times as many; the average is never over more of the chart
+/// than that of a finished run.
 pub fn decay(series: &Series, (from, to): (f64, f64), n: usize, weight: f64) -> f64 {
     let Some((first, last)) = series.steps() else {
         return 0.0;
@@ -23,8 +24,8 @@ pub fn decay(series: &Series, (from, to): (f64, f64), n: usize, weight: f64) -> 
     }
     let shown = ((last as f64).min(to) - (first as f64).max(from)).max(column);
     let mut span = to - from;
-    while span.is_finite() && span / 4.0 >= shown {
-        span /= 4.0;
+    while span.is_finite() && span / 8.0 >= shown {
+        span /= 8.0;
     }
     let decay = weight.powf(PARTS * column / span);
     if decay.is_finite() { decay } else { 0.0 }
