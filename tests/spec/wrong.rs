@@ -242,11 +242,7 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
     ),
     (
         "adapter: {lora: {targets: [Wqkv, q_proj]}}",
-        &["-s adapter.lora.targets=pattern -s adapter.lora.patterns=[Wqkv,q_proj]"],
-    ),
-    (
-        "adapter: {lora: {targets: all-linear}}",
-        &["try: adapter.lora.targets=all"],
+        &["no linear layer of this model has a name like that"],
     ),
     ("precision: float32", &["did you mean f32?"]),
     ("precision: bf", &["did you mean bf16?"]),
