@@ -35,7 +35,7 @@ pub struct Args {
     /// Delete what is listed
     #[arg(short, long)]
     pub yes: bool,
-    /// Print it as JSON: {deleted, bytes, items: [{place, what, path, bytes}], unreadable: [why]}
+    /// Print it as JSON: {deleted, bytes, items: [{place, what, path, bytes}], unreadable}
     #[arg(long)]
     pub json: bool,
 }

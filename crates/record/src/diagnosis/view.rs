@@ -397,11 +397,6 @@ impl<'a> View<'a> {
         measured.filter_map(share).collect()
     }
 
-    /// Whether nothing of the training data was read twice, as far as the run says.
-    pub fn is_first_pass(&self) -> bool {
-        self.state.epochs().is_some_and(|epochs| epochs < 1.0)
-    }
-
     /// Whether the loss compares the policy with a frozen reference.
     pub fn has_reference(&self) -> bool {
         if let (false, Some(head)) = (self.state.is_foreign(), &self.state.head) {

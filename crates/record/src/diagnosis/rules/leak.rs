@@ -74,7 +74,8 @@ fn other_targets(view: &View<'_>, loss: f64, guessing: f64) -> Option<Finding> {
     let last = view.state.evaluations.iter().next_back()?;
     let val = last.val_loss();
     let is_apart = loss < LEARNED * guessing && val.is_finite() && val > WRONG * guessing;
-    if !is_apart || !view.is_first_pass() {
+    let is_first_pass = view.state.epochs().is_some_and(|epochs| epochs < 1.0);
+    if !is_apart || !is_first_pass {
         return None;
     }
     let number = human::number;

@@ -156,7 +156,9 @@ pub(super) fn risen<'a>(evaluations: &[&'a Evaluation], patience: usize) -> Opti
 fn rise(view: &View<'_>, evaluations: &[&Evaluation]) -> Option<Vec<Signal>> {
     let Risen { best, last } = risen(evaluations, PATIENCE)?;
     // What is read for the first time cannot be memorized.
-    if view.is_first_pass() {
+    // Where the run does not say how often it read them, rows may repeat for a fault of the loader.
+    let epochs = view.state.latest(metric::EPOCHS);
+    if epochs.is_some_and(|epochs| epochs < 1.0) {
         return None;
     }
     let then = around(view, best.step)?;
