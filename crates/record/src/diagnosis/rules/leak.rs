@@ -74,8 +74,14 @@ fn other_targets(view: &View<'_>, loss: f64, guessing: f64) -> Option<Finding> {
     let last = view.state.evaluations.iter().next_back()?;
     let val = last.val_loss();
     let is_apart = loss < LEARNED * guessing && val.is_finite() && val > WRONG * guessing;
+    // A run that was better before has diverged, which has rules of its own.
+    let was_better = view
+        .state
+        .evaluations
+        .iter()
+        .any(|e| e.val_loss() < guessing);
     let is_first_pass = view.state.epochs().is_some_and(|epochs| epochs < 1.0);
-    if !is_apart || !is_first_pass {
+    if !is_apart || was_better || !is_first_pass {
         return None;
     }
     let number = human::number;
