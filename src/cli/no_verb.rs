@@ -57,7 +57,7 @@ fn named_elsewhere<'a>(word: &'a str, verb: &clap::Command) -> Option<&'a str> {
     let name = word.strip_prefix("--")?;
     let name = name.split_once('=').map_or(name, |(name, _)| name);
     let is_own = verb.get_arguments().any(|arg| arg.get_long() == Some(name));
-    let other = !is_own && setting_named(name).is_none();
+    let other = !is_own && setting_of(name).is_none();
     (other && option_elsewhere(name).is_some()).then_some(name)
 }
 
@@ -99,6 +99,14 @@ const SECTIONS: &[(&str, &str)] = &[
     ("model", "train.from"),
     ("bs", "train.micro_batch_size"),
 ];
+
+/// The setting that an option of another trainer names, by its name here.
+fn setting_of(key: &str) -> Option<String> {
+    let plain = key.replace('-', "_");
+    let section = SECTIONS.iter().find(|(theirs, _)| *theirs == plain);
+    let section = section.map(|(_, setting)| (*setting).to_string());
+    section.or_else(|| Some(own_name(&setting_named(key)?)))
+}
 
 /// The command with settings of a spec where they were written as options (`--lr 1e-3`) or alone (`lr=1e-3`): each behind its
 /// own `-s`.
@@ -157,10 +165,7 @@ fn setting(word: &str, next: Option<&String>, verb: &clap::Command) -> Option<(S
     if name.is_some() && verb.get_arguments().any(|arg| arg.get_long() == Some(key)) {
         return None;
     }
-    let plain = key.replace('-', "_");
-    let section = SECTIONS.iter().find(|(theirs, _)| *theirs == plain);
-    let section = section.map(|(_, setting)| (*setting).to_string());
-    let key = section.or_else(|| Some(own_name(&setting_named(key)?)))?;
+    let key = setting_of(key)?;
     match (value, next) {
         (Some(value), _) => Some((format!("{key}={value}"), false)),
         (None, Some(next)) if !next.starts_with("--") => Some((format!("{key}={next}"), true)),
@@ -358,6 +363,8 @@ mod tests {
         );
         assert!(of("--report_to").is_some(), "{said:?}");
         assert_eq!(of("--learning_rate"), None);
+        // It was answered twice.
+        assert_eq!(named_elsewhere("--bs", &verb_of(&typed)), None);
     }
 
     #[test]

@@ -348,3 +348,23 @@ fn the_faults_of_one_stage_keep_their_lines() {
         "{printed}"
     );
 }
+
+/// It was found out after the trainings, by the export.
+#[test]
+fn a_model_that_llama_cpp_does_not_know_is_refused_before_it_is_trained() {
+    let place = Place::new(LONG);
+    let pipeline = |position: &str| {
+        let base = format!("{{name: base, train: smoke, set: {{model.position: {position}}}}}");
+        let text = format!(
+            "name: mine\nstages:\n  - {base}\n  - {{name: file, export: {{format: gguf}}}}\n"
+        );
+        std::fs::write(place.dir.path().join("mine.yaml"), text).unwrap();
+        place.go(&["train", "mine.yaml", "--dry-run"])
+    };
+    let refused = pipeline("alibi");
+    assert_eq!(code(&refused), 2, "{}", out(&refused));
+    let said = err(&refused);
+    assert!(said.contains("mine.yaml:4: stage file"), "{said}");
+    assert!(said.contains("-s file.format=safetensors"), "{said}");
+    assert_eq!(code(&pipeline("learned")), 0);
+}

@@ -191,7 +191,7 @@ pub fn exports(
         return fits.map_err(|error| {
             Failure::user_error(
                 format!("stage {}: the model of stage {model}: {error}", stage.name),
-                format!("-s {}.format=hf, or another model", stage.name),
+                format!("-s {}.format=safetensors, or another model", stage.name),
             )
         });
     }

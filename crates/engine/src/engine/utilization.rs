@@ -40,16 +40,11 @@ impl Utilization {
         if request.method.rolls_out() {
             return None;
         }
-        let on_gpus = match remote {
-            Some(remote) => remote.are_on_gpus(),
-            None => policy.device().is_cuda(),
-        };
-        let devices = remote.map_or(1, |remote| remote.ranks());
-        let peak_flops = match (on_gpus, remote) {
-            (true, _) => devices as f64 * gpu_flops(cx, dtype)?,
-            (false, None) => 1e9 * peak_gflops(policy.arithmetic(), SECONDS),
+        let peak_flops = match remote {
+            None => 1e9 * peak_gflops(policy.arithmetic(), SECONDS),
+            Some(remote) if remote.are_on_gpus() => remote.ranks() as f64 * gpu_flops(cx, dtype)?,
             // Kernels of another program on processors that were not measured.
-            (false, Some(_)) => return None,
+            Some(_) => return None,
         };
         Some(Utilization {
             flops_per_token: work::model_flops_per_token(&request),

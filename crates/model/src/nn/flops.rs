@@ -1,4 +1,4 @@
-//! FLOPs per token, for a run's model FLOPs utilization (MFU).
+//! FLOPs per token of a model at hand, for benchmarks; `plan` counts those of a run, by its method.
 
 use super::{Model, ModelConfig, ModelShape, ParamInfo, Role};
 
